@@ -1,0 +1,54 @@
+"""One module per aggregate; constraints and indexes, no behaviour beyond properties."""
+
+from relays.models.baton import Baton, Check, Verification
+from relays.models.evidence import Assumption, Call, CommandResult, Event, Fact, PageFault, Promotion
+from relays.models.gate import OPEN_GATES, Decision, GateEpisode, GateState
+from relays.models.ledger import LedgerRow
+from relays.models.leg import (
+    LIVE_STATES,
+    OPEN_STATES,
+    Boundary,
+    Leg,
+    LegState,
+    ResetTransaction,
+    Tombstone,
+)
+from relays.models.live import Heartbeat, Outbox, Pulse, SignInLink, Topic
+from relays.models.relay import FINAL_STATUSES, DriverClaim, RegionLease, Relay, RelayStatus, Repository, Request
+
+__all__ = [
+    "FINAL_STATUSES",
+    "LIVE_STATES",
+    "OPEN_GATES",
+    "OPEN_STATES",
+    "Assumption",
+    "Baton",
+    "Boundary",
+    "Call",
+    "Check",
+    "CommandResult",
+    "Decision",
+    "DriverClaim",
+    "Event",
+    "Fact",
+    "GateEpisode",
+    "GateState",
+    "Heartbeat",
+    "LedgerRow",
+    "Leg",
+    "LegState",
+    "Outbox",
+    "PageFault",
+    "Promotion",
+    "Pulse",
+    "RegionLease",
+    "Relay",
+    "RelayStatus",
+    "Repository",
+    "Request",
+    "ResetTransaction",
+    "SignInLink",
+    "Tombstone",
+    "Topic",
+    "Verification",
+]

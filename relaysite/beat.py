@@ -1,0 +1,37 @@
+"""Beat that says it is alive: the doctor and the Health page read the row `beat:<host>`."""
+
+import logging
+import socket
+import time
+from typing import Any
+
+from celery.beat import PersistentScheduler
+from django.db import DatabaseError, close_old_connections
+from django.utils import timezone
+
+BEAT_EVERY = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class Scheduler(PersistentScheduler):
+    """The persistent scheduler with a heartbeat row, written at most every `BEAT_EVERY` seconds."""
+
+    _beaten = 0.0
+
+    def tick(self, *arguments: Any, **options: Any) -> float:
+        if time.monotonic() - self._beaten >= BEAT_EVERY:
+            self._beaten = time.monotonic()
+            self._heartbeat()
+        # a longer sleep would let the row grow old
+        return min(float(super().tick(*arguments, **options)), BEAT_EVERY)
+
+    def _heartbeat(self) -> None:
+        from relays.models import Heartbeat
+
+        try:
+            close_old_connections()
+            name = f"beat:{socket.gethostname()}"
+            Heartbeat.objects.update_or_create(name=name, defaults={"at": timezone.now()})
+        except DatabaseError as error:
+            log.warning("no heartbeat of beat written (%s); the next one is tried in %s s", error, BEAT_EVERY)

@@ -1,0 +1,136 @@
+"""Typed reading of the environment. A malformed value ends the start with one line: what, where, what to do."""
+
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from django.core.exceptions import ImproperlyConfigured
+
+#: relative paths are taken from here, so that web, worker and supervisors mean the same file wherever they start
+PROJECT = Path(__file__).resolve().parent.parent
+
+
+def _refuse(name: str, value: str, wants: str) -> ImproperlyConfigured:
+    return ImproperlyConfigured(f"{name}={value!r} is malformed: set it to {wants}, or unset it.")
+
+
+class Environment:
+    """Reads settings from a mapping; `NAME_FILE` names a file that holds a secret `NAME`."""
+
+    def __init__(self, values: Mapping[str, str] = os.environ) -> None:
+        self.values = values
+
+    def text(self, name: str, default: str = "") -> str:
+        value = self.values.get(name, "")
+        path = self.values.get(f"{name}_FILE", "")
+        if value and path:
+            raise ImproperlyConfigured(f"{name} and {name}_FILE are both set: keep one of them.")
+        if path:
+            try:
+                return Path(path).read_text(encoding="utf-8").strip()
+            except (OSError, UnicodeDecodeError) as error:
+                raise ImproperlyConfigured(
+                    f"{name}_FILE={path!r} cannot be read ({error}): name a readable UTF-8 file."
+                ) from error
+        return value or default
+
+    def boolean(self, name: str, default: bool) -> bool:
+        value = self.text(name).lower()
+        if not value:
+            return default
+        if value in {"1", "true", "yes", "on"}:
+            return True
+        if value in {"0", "false", "no", "off"}:
+            return False
+        raise _refuse(name, value, "1 or 0")
+
+    def integer(self, name: str, default: int, least: int = 0) -> int:
+        value = self.text(name)
+        if not value:
+            return default
+        if not value.isascii() or not value.isdecimal() or int(value) < least:
+            raise _refuse(name, value, f"a whole number of at least {least}")
+        return int(value)
+
+    def words(self, name: str, default: list[str]) -> list[str]:
+        value = self.text(name)
+        return [word.strip() for word in value.split(",") if word.strip()] if value else default
+
+    def folder(self, name: str, default: Path) -> Path:
+        path = PROJECT / Path(self.text(name) or default).expanduser()
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _refuse(name, str(path), f"a folder that can be made and written ({error})") from error
+        return path
+
+    def database(self, name: str, var: Path) -> dict[str, Any]:
+        """`sqlite:////absolute/path`, `sqlite:///path/in/the/project` or `postgres://user:password@host:port/name?option=value`.
+
+        PostgreSQL without a host (`postgres:///name`) uses the machine's socket.
+        """
+        value = self.text(name) or f"sqlite:///{quote(str(var / 'relaysite.sqlite3'))}"
+        url = urlsplit(value)
+        if url.scheme == "sqlite" and not url.netloc and url.path.strip("/"):
+            return {
+                "ENGINE": "django.db.backends.sqlite3",
+                "NAME": str(PROJECT / unquote(url.path[1:])),
+                # IMMEDIATE and WAL: a deferred transaction that comes to write is refused at once, whatever the
+                # timeout. FULL: this file is the durable store of decisions.
+                "OPTIONS": {
+                    "transaction_mode": "IMMEDIATE",
+                    "timeout": 20,
+                    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON; "
+                    "PRAGMA journal_size_limit=67108864; PRAGMA cache_size=-16000;",
+                },
+            }
+        if url.scheme in {"postgres", "postgresql"} and url.path.strip("/"):
+            try:
+                port = url.port
+            except ValueError as error:
+                raise _refuse(name, value, "postgres://user:password@host:port/name") from error
+            return {
+                "ENGINE": "django.db.backends.postgresql",
+                "NAME": unquote(url.path[1:]),
+                "USER": unquote(url.username or ""),
+                "PASSWORD": unquote(url.password or ""),
+                "HOST": url.hostname or "",
+                "PORT": str(port or ""),
+                "OPTIONS": dict(parse_qsl(url.query)),
+                "CONN_MAX_AGE": 60,
+                "CONN_HEALTH_CHECKS": True,
+            }
+        raise _refuse(name, value, "sqlite:///path/to/file or postgres://user:password@host:port/name")
+
+    def broker(self, name: str, var: Path) -> str:
+        value = self.text(name)
+        if not value:
+            return f"sqla+sqlite:///{var / 'broker.sqlite3'}"
+        scheme = urlsplit(value).scheme
+        if scheme in {"amqp", "amqps", "redis", "rediss", "sqla+sqlite"}:
+            return value
+        raise _refuse(
+            name, value, "amqp://…, redis://… or unset for the embedded broker (filesystem:// loses messages)"
+        )
+
+    def secret(self, name: str, keep_in: Path) -> str:
+        """The value of the variable, else one that is made on the first run and kept in a file only its owner reads."""
+        value = self.text(name)
+        if value:
+            if len(value) < 32:
+                raise ImproperlyConfigured(f"{name} is shorter than 32 characters: set a longer one, or unset it.")
+            return value
+        if not keep_in.exists():
+            made = keep_in.with_name(f".{keep_in.name}.{secrets.token_hex(4)}")
+            made.touch(mode=0o600)
+            made.write_text(secrets.token_urlsafe(48), encoding="ascii")
+            try:
+                os.link(made, keep_in)  # the first process wins; a second one reads what the first wrote
+            except FileExistsError:
+                pass
+            finally:
+                made.unlink()
+        return keep_in.read_text(encoding="ascii").strip()
