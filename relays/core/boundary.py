@@ -1,0 +1,177 @@
+"""What a leg is answered at a boundary: the two-phase arm and fire, and everything that comes before it.
+
+Mission: "Rotation is two-phase (arm, then fire) so it never lands mid-action." One function decides; the driver
+only measures what it asks for and carries out what it says.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from relays.core.donewhen import DoneVerdict, Truth
+from relays.core.externalize import GateVerdict
+from relays.core.rotation import AxisUse, CapVerdict
+from relays.core.safepoint import SafePoint, TreeState
+from relays.core.vocabulary import Cause, Hold, Mode, strongest
+
+
+class Green(StrEnum):
+    """The kept answer of the green command for the present tip."""
+
+    NONE = "none"  # the policy has no green command
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_KNOWN = "not known"
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryView:
+    """Everything a boundary is judged by, as values."""
+
+    mode: Mode
+    armed: bool  # before this boundary
+    crossed: AxisUse | None
+    may_arm: bool  # hysteresis
+    in_flight: frozenset[str]
+    tree: TreeState
+    safe: SafePoint
+    gate: GateVerdict
+    done: DoneVerdict | None
+    watch_quiet: bool | None  # None: not a watch; else whether nothing is pending
+    ceiling: bool  # no further model call may pass
+    draining: str  # "", park, stop, envelope, shutdown
+    drain_over: bool  # a spent envelope has used its last turns
+    cap: CapVerdict
+    green: Green
+    final: bool  # the agent says that it ends here
+    told: bool  # it was told once what holds
+
+
+class Step(StrEnum):
+    GO = "go"
+    WIND_DOWN = "wind_down"
+    STOP = "stop"
+    WAIT = "wait"  # at the ceiling with tools running: answer nothing until they have ended or tool_limit is over
+
+
+@dataclass(frozen=True, slots=True)
+class BoundaryDecision:
+    """`end`: the leg's end is to be judged now; `cause` is what forces it (None = it fires)."""
+
+    step: Step
+    armed: bool
+    hold: Hold | None
+    detail: tuple[str, ...] = ()
+    end: bool = False
+    cause: Cause | None = None
+    needs_green: bool = False  # the green command's answer for this tip is what is missing
+    would: Mapping[str, object] = field(default_factory=dict)  # shadow and advise: what enforce would have done
+
+    @property
+    def answer(self) -> str:
+        """The line that the agent gets."""
+        if self.step is Step.WIND_DOWN and self.hold:
+            return f"{Step.WIND_DOWN} {self.hold}"
+        return str(self.step)
+
+
+def decide(view: BoundaryView) -> BoundaryDecision:
+    """Judge one boundary. Shadow and advise "never hold, stop or rotate"; a person's park and stop always act."""
+    enforced = _enforce(view)
+    if view.mode is Mode.ENFORCE or view.draining in {"park", "stop", "shutdown", "envelope"} or view.final:
+        return enforced
+    would = {"step": str(enforced.step), "hold": str(enforced.hold or ""), "end": enforced.end}
+    told = view.mode is Mode.ADVISE and (enforced.armed or enforced.end)
+    return BoundaryDecision(
+        Step.WIND_DOWN if told else Step.GO, enforced.armed, enforced.hold, enforced.detail, would=would
+    )
+
+
+def _enforce(view: BoundaryView) -> BoundaryDecision:
+    holds = set(view.safe.holds)
+    if not view.gate.admit:
+        holds.add(Hold.NOT_EXTERNALIZED)
+    armed = view.armed
+    if not armed and view.crossed is not None:
+        if view.may_arm:
+            armed = True
+        else:
+            holds.add(Hold.HYSTERESIS)
+    done = _done_here(view)
+    stands = not (holds - {Hold.HYSTERESIS})  # safe point and gate
+
+    if view.ceiling:
+        if view.in_flight:
+            return _with(view, Step.WAIT, armed, holds)
+        return _with(view, Step.STOP, armed, holds, end=True, cause=Cause.CEILING)
+    if done:
+        return _with(view, Step.STOP, armed, set(), end=True)
+    if view.draining:
+        if stands:
+            return _with(view, Step.STOP, armed, set(), end=True)
+        if view.drain_over:
+            return _with(view, Step.STOP, armed, holds, end=True, cause=Cause.ENVELOPE)
+        return _with(view, Step.WIND_DOWN, armed, holds)
+    if armed:
+        if stands and view.green in {Green.FAILED, Green.NOT_KNOWN}:
+            holds.add(Hold.NOT_AT_SAFE_POINT)
+        elif stands and not view.cap.admit and not view.final:
+            holds.add(Hold.ROTATION_CAPPED)
+        if not holds:
+            return _with(view, Step.STOP, armed, holds, end=True)
+    if view.final:
+        # "A program that still lives is first told once what holds": hysteresis and cap do not hold an end
+        holding = holds - {Hold.HYSTERESIS, Hold.ROTATION_CAPPED}
+        if not armed and not holding and view.green in {Green.FAILED, Green.NOT_KNOWN}:
+            holding = {Hold.NOT_AT_SAFE_POINT}
+        if not holding or view.told:
+            return _with(view, Step.STOP, armed, holding, end=True, cause=Cause.AGENT_EXIT)
+        return _with(view, Step.WIND_DOWN, armed, holding)
+    return _with(view, Step.WIND_DOWN if armed else Step.GO, armed, holds)
+
+
+def _done_here(view: BoundaryView) -> bool:
+    """ "Done at a boundary needs a clean or parked tree and the gate, but no next action." """
+    return (
+        view.done is not None
+        and view.done.truth is Truth.TRUE
+        and view.watch_quiet is not False
+        and not view.in_flight
+        and view.tree.green_or_parked
+        and view.gate.admit
+    )
+
+
+def _with(
+    view: BoundaryView,
+    step: Step,
+    armed: bool,
+    holds: set[Hold],
+    *,
+    end: bool = False,
+    cause: Cause | None = None,
+) -> BoundaryDecision:
+    hold = strongest(frozenset(holds))
+    return BoundaryDecision(
+        step,
+        armed,
+        hold,
+        _detail(view, hold),
+        end,
+        cause,
+        needs_green=hold is Hold.NOT_AT_SAFE_POINT and view.green is Green.NOT_KNOWN and not view.tree.operation,
+    )
+
+
+def _detail(view: BoundaryView, hold: Hold | None) -> tuple[str, ...]:
+    if hold is None:
+        return ()
+    if hold is Hold.NOT_EXTERNALIZED:
+        return tuple(f"{culprit.label}: {culprit.fix}" for culprit in view.gate.culprits)
+    if hold is Hold.HYSTERESIS:
+        return ("no verified progress since an earlier leg armed",)
+    if hold is Hold.ROTATION_CAPPED:
+        return (f"{view.cap.used} of {view.cap.limit} rotations in the last hour",)
+    if hold is Hold.NOT_AT_SAFE_POINT and not view.tree.operation:
+        return (f"the green command's answer for this tip: {view.green}",)
+    return tuple(view.safe.detail.get(hold, ()))

@@ -1,0 +1,72 @@
+"""Baton fidelity: how much of what a leg handed over was still true when its successor read it.
+
+Mission: "an operator can see, per relay: … baton fidelity". Judged at the successor's reload over ALL pointers;
+"One dangling → violated; some unknown or nothing judged → not yet; never 100 % of nothing."
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from relays.core.verdicts import Judgement, VerdictLine
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """One baton's pointers by verdict; `score` = verified / (verified + dangling), None where nothing was judged."""
+
+    verified: int
+    dangling: int
+    unknown: int
+    score: float | None
+    verdict: Judgement
+
+    @property
+    def total(self) -> int:
+        return self.verified + self.dangling + self.unknown
+
+    @property
+    def unresolved(self) -> int:
+        return self.dangling + self.unknown
+
+
+def score_of(verified: int, dangling: int, unknown: int) -> Score:
+    """A score from stored counts."""
+    judged = verified + dangling
+    if dangling:
+        verdict: Judgement = "violated"
+    elif unknown or not judged:
+        verdict = "not yet"
+    else:
+        verdict = "holds"
+    return Score(verified, dangling, unknown, verified / judged if judged else None, verdict)
+
+
+def score(verdicts: Iterable[str]) -> Score:
+    """A score from one verdict per pointer. A word that is none of the three is `unknown`, never verified."""
+    counts = {"verified": 0, "dangling": 0, "unknown": 0}
+    for verdict in verdicts:
+        counts[verdict if verdict in counts else "unknown"] += 1
+    return score_of(counts["verified"], counts["dangling"], counts["unknown"])
+
+
+def over_legs(scores: Sequence[Score]) -> VerdictLine:
+    """The relay's verdict over its judged batons; "a baton without a successor does not count": leave it out."""
+    verified = sum(one.verified for one in scores)
+    dangling = sum(one.dangling for one in scores)
+    unknown = sum(one.unknown for one in scores)
+    whole = score_of(verified, dangling, unknown)
+    numbers: dict[str, object] = {
+        "batons": len(scores),
+        "verified": verified,
+        "dangling": dangling,
+        "unknown": unknown,
+        "score": whole.score,
+    }
+    if whole.verdict == "holds" and any(one.verdict != "holds" for one in scores):
+        empty = sum(one.total == 0 for one in scores)
+        return VerdictLine("not yet", f"nothing judged in {empty} of {len(scores)} batons", numbers)
+    if whole.verdict == "violated":
+        return VerdictLine("violated", f"{dangling} of {verified + dangling} judged pointers do not resolve", numbers)
+    if whole.verdict == "not yet":
+        return VerdictLine("not yet", f"{unknown} pointers unknown" if unknown else "nothing judged", numbers)
+    return VerdictLine("holds", f"all {verified} pointers of {len(scores)} batons verified", numbers)

@@ -1,0 +1,110 @@
+"""The flat-context verdict: does a leg's peak grow with the number of legs?
+
+Mission: "A relay that runs for a week should peak no higher than one leg with the same budget."
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from relays.core.verdicts import Z95, VerdictLine
+
+#: fewer armed legs than this say nothing
+ARMED_LEGS = 3
+#: part of the window per 10 legs by which peaks may rise
+LIMIT = 0.01
+#: above this many armed legs the slope is taken over equal runs of neighbours, each by its medians, so that the cost
+#: stays the same after 10,000 legs; the ceiling is still judged leg by leg
+POINTS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class LegPeak:
+    """A leg's highest resident tokens with what bounded it (all in tokens); ceiling or window 0 = not known."""
+
+    number: int
+    peak: int
+    ceiling: int
+    window: int
+    largest_result: int
+    armed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """Theil–Sen slope with Sen's 95 % interval; a bound is None where so few points cannot give one."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+def theil_sen(points: Sequence[tuple[float, float]]) -> Slope:
+    """The median of all pairwise slopes; its bounds by rank, from the variance of Kendall's S with ties in y.
+
+    Needs at least two different x.
+    """
+    ordered = sorted(points)
+    slopes = sorted(
+        (second[1] - first[1]) / (second[0] - first[0])
+        for place, first in enumerate(ordered)
+        for second in ordered[place + 1 :]
+        if second[0] != first[0]
+    )
+    if not slopes:
+        raise ValueError("a slope needs two different positions")
+    count = len(ordered)
+    ties = Counter(y for _, y in ordered)
+    variance = (
+        count * (count - 1) * (2 * count + 5) - sum(many * (many - 1) * (2 * many + 5) for many in ties.values())
+    ) / 18
+    if variance <= 0:  # all y are equal: the slope is exactly 0
+        return Slope(median(slopes), slopes[0], slopes[-1])
+    rank = round((len(slopes) - Z95 * math.sqrt(variance)) / 2)
+    if rank < 1:
+        return Slope(median(slopes), None, None)
+    return Slope(median(slopes), slopes[rank - 1], slopes[-rank])
+
+
+def flat(peaks: Sequence[LegPeak]) -> VerdictLine:
+    """Violated when a peak passes its ceiling by more than that leg's largest tool result, or when the slope's lower
+    95 % bound over the armed legs is above 1 % of the window per 10 legs; fewer than 3 armed legs: not yet.
+    """
+    armed = sorted((leg for leg in peaks if leg.armed and leg.window > 0), key=lambda leg: leg.number)
+    numbers: dict[str, object] = {
+        "legs": len(peaks),
+        "armed": len(armed),
+        "peak": max((leg.peak for leg in peaks), default=None),
+        "limit_per_10_legs": LIMIT,
+        "slope_per_10_legs": None,
+        "low_per_10_legs": None,
+    }
+    over = [leg for leg in peaks if leg.ceiling > 0 and leg.peak > leg.ceiling + leg.largest_result]
+    if over:
+        worst = max(over, key=lambda leg: leg.peak - leg.ceiling)
+        numbers |= {"over": [leg.number for leg in over], "worst_leg": worst.number}
+        return VerdictLine(
+            "violated",
+            f"leg {worst.number} peaked at {worst.peak} tokens, over its ceiling of {worst.ceiling} "
+            f"by more than its largest tool result ({worst.largest_result})",
+            numbers,
+        )
+    if len(armed) < ARMED_LEGS:
+        return VerdictLine("not yet", f"{len(armed)} legs have armed, {ARMED_LEGS} are needed", numbers)
+    slope = theil_sen(_thinned([(float(leg.number), leg.peak / leg.window) for leg in armed]))
+    numbers["slope_per_10_legs"] = slope.value * 10
+    numbers["low_per_10_legs"] = None if slope.low is None else slope.low * 10
+    shown = f"{slope.value * 1000:.2f} % of the window per 10 legs over {len(armed)} armed legs"
+    if slope.low is not None and slope.low * 10 > LIMIT:
+        return VerdictLine("violated", f"peaks rise by {shown}, surely more than 1 %", numbers)
+    return VerdictLine("holds", f"slope {shown}", numbers)
+
+
+def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    if len(points) <= POINTS:
+        return points
+    edges = [place * len(points) // POINTS for place in range(POINTS + 1)]
+    runs = [points[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [(median(x for x, _ in run), median(y for _, y in run)) for run in runs]

@@ -1,0 +1,308 @@
+"""The fold of a leg's events into what the rules need: O(1) an event, bounded, the same live and in recovery.
+
+Mission: "Evidence, not claims": nothing here is trusted; what an agent declares is kept for the gate to resolve.
+A bound that is reached never opens a gate: what no longer fits stands as one entry that refuses.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from hashlib import sha256
+from typing import Any, Final
+
+from relays.core import usage
+from relays.core.events import Event
+
+RECORDS: Final = 4096  # facts, decisions, questions, dead ends, artifacts, open tasks, tools in flight: each
+FILES: Final = 20_000
+CALLS: Final = 100_000
+LABEL_CHARS: Final = 500
+BACKING_CHARS: Final = 500
+#: key of the entry that stands for all that did not fit; no event can name it, because names are never empty
+OVERFLOW: Final = ""
+
+_MONEY_STEP: Final = Decimal("1E-10")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One declared thing. `durability` is the declared class ("" = none given), `backing` "kind:ref" or "" for none."""
+
+    seq: int
+    kind: str
+    label: str
+    durability: str
+    backing: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallView:
+    """One model call, counted once: buckets and cost by field-wise maximum of its rows. `cost` None = not reported."""
+
+    buckets: usage.Buckets
+    model: str
+    cost: Decimal | None
+    main: bool
+    turn: int
+    cache_reported: bool
+
+
+@dataclass(slots=True)
+class LegView:
+    """State of one leg. Tokens everywhere; `turns` counts from 1 at the first turn.
+
+    `next_actions` and `final` are those of the last boundary, gone when a later turn starts. `externalized` and
+    `tree_parked` are the agent's statements while they stand: what came after them can void them.
+    """
+
+    last_seq: int = -1
+    turns: int = 0
+    resident: int = 0
+    last_growth: int = 0
+    output: int = 0
+    new_results: int = 0
+    largest_result: int = 0
+    peak: int = 0
+    peak_turn: int = 0
+    model: str = ""
+    scripted: bool = False
+    tool_calls: int = 0
+    tool_errors: int = 0
+    unknown_events: int = 0
+    boundaries: int = 0
+    next_actions: tuple[str, ...] = ()
+    final: bool = False
+    externalized: bool = False
+    tree_parked: bool = False
+    total: usage.Buckets = usage.ZERO
+    spend: Decimal = Decimal(0)
+    unpriced: int = 0
+    in_flight: dict[str, str] = field(default_factory=dict)
+    todos_open: dict[str, str] = field(default_factory=dict)
+    calls: dict[str, CallView] = field(default_factory=dict)
+    _declared: dict[str, dict[str, Record]] = field(default_factory=dict)
+    _files: dict[str, None] = field(default_factory=dict)
+    _turn_open: bool = False
+    _last_main: str = ""
+    _resident_before: int | None = None
+
+    def apply(self, event: Event) -> bool:
+        """Fold one event in. False, and nothing changes, for one whose seq is not above the last one applied."""
+        if event.seq <= self.last_seq:
+            return False
+        self.last_seq = event.seq
+        if not event.known:
+            self.unknown_events += 1
+            return True
+        self._fold(event)
+        return True
+
+    @property
+    def facts(self) -> list[Record]:
+        return self._records("fact")
+
+    @property
+    def decisions(self) -> list[Record]:
+        return self._records("decision")
+
+    @property
+    def questions(self) -> list[Record]:
+        return self._records("open_question")
+
+    @property
+    def dead_ends(self) -> list[Record]:
+        return self._records("dead_end")
+
+    @property
+    def artifacts(self) -> list[Record]:
+        return self._records("artifact")
+
+    @property
+    def files_written(self) -> list[str]:
+        return list(self._files)
+
+    @property
+    def last_call(self) -> CallView | None:
+        """The main chain's last call."""
+        return self.calls.get(self._last_main) if self._last_main else None
+
+    @property
+    def cache(self) -> usage.Warmth:
+        """For the readout only: "No decision reads it." """
+        call = self.last_call
+        return usage.warmth(call.buckets, reported=call.cache_reported) if call else "unknown"
+
+    def _records(self, kind: str) -> list[Record]:
+        return list(self._declared.get(kind, {}).values())
+
+    def _fold(self, event: Event) -> None:
+        payload = event.payload
+        match event.kind:
+            case "turn_started":
+                self._begin_turn()
+                self._turn_open = True
+            case "usage":
+                self._usage(payload)
+            case "tool_started":
+                self._tool_started(payload["id"], payload["name"])
+            case "tool_ended":
+                self._tool_ended(payload)
+            case "boundary":
+                self.boundaries += 1
+                self.next_actions = tuple(payload["next_actions"])
+                self.final = payload["final"]
+            case "externalized":
+                self.externalized = True
+            case "park_tree":
+                self.tree_parked = True
+            case "file_written":
+                self.tree_parked = False
+                self._file(event)
+            case "todo":
+                self._todo(payload)
+            case "fact" | "decision" | "open_question" | "dead_end" | "artifact":
+                self._declare(event)
+
+    # --- turns and tokens
+
+    def _begin_turn(self) -> None:
+        self.turns += 1
+        self.next_actions = ()
+        self.final = False
+
+    def _usage(self, payload: Mapping[str, Any]) -> None:
+        key: str = payload["message_id"]
+        buckets = usage.Buckets.of(payload)
+        cost = _cost(payload.get("cost"))
+        reported = payload.get("cache_read") is not None
+        old = self.calls.get(key)
+        if old is None:
+            main = payload["chain"] == "main"
+            if main:
+                if not self._turn_open:
+                    self._begin_turn()
+                self._turn_open = False
+            call = CallView(buckets, payload["model"], cost, main, self.turns, reported)
+            self._count(usage.ZERO, None, call, first=True)
+        else:
+            call = CallView(
+                usage.merge_max(old.buckets, buckets),
+                old.model,
+                cost if old.cost is None else old.cost if cost is None else max(old.cost, cost),
+                old.main,
+                old.turn,
+                old.cache_reported or reported,
+            )
+            self._count(old.buckets, old.cost, call, first=False)
+        self.calls[key] = call
+        if len(self.calls) > CALLS:  # its totals stay; only its key is forgotten
+            del self.calls[next(iter(self.calls))]
+        self.scripted = self.scripted or call.model.startswith("scripted")
+        if call.main:
+            self._main_call(key, call, first=old is None)
+
+    def _count(self, before: usage.Buckets, cost_before: Decimal | None, call: CallView, *, first: bool) -> None:
+        self.total = usage.add(self.total, usage.added(before, call.buckets))
+        if call.cost is not None:
+            self.spend += call.cost - (cost_before or 0)
+            if not first and cost_before is None:
+                self.unpriced -= 1
+        elif first:
+            self.unpriced += 1
+
+    def _main_call(self, key: str, call: CallView, *, first: bool) -> None:
+        resident = usage.resident(call.buckets)
+        if first:
+            self._resident_before = self.resident if self._last_main else None
+            self._last_main = key
+            self.model = call.model
+            self.new_results = 0
+        if key == self._last_main:
+            self.resident = resident
+            self.output = call.buckets.output
+            before = self._resident_before
+            self.last_growth = 0 if before is None else max(0, resident - before)
+        if resident > self.peak:
+            self.peak, self.peak_turn = resident, call.turn
+
+    # --- tools
+
+    def _tool_started(self, tool: str, name: str) -> None:
+        self.externalized = False
+        self.tree_parked = False
+        if tool not in self.in_flight:
+            self.tool_calls += 1
+        _put(self.in_flight, tool, name, f"more than {RECORDS} tools at once")
+
+    def _tool_ended(self, payload: Mapping[str, Any]) -> None:
+        tokens = payload.get("result_tokens")
+        if tokens is None:
+            tokens = -(-(payload.get("result_bytes") or 0) // 4)
+        self.new_results += tokens
+        self.largest_result = max(self.largest_result, tokens)
+        # an end without a start counts its result, which is in the window, but is no call of ours
+        if self.in_flight.pop(payload["id"], None) is not None and not payload["ok"]:
+            self.tool_errors += 1
+
+    # --- what the agent declares
+
+    def _declare(self, event: Event) -> None:
+        payload, kind = event.payload, event.kind
+        if kind == "artifact":
+            pointer = f"{payload['kind']}:{payload['ref']}"
+            record = Record(event.seq, kind, pointer[:LABEL_CHARS], "", _backing(pointer))
+            key = pointer
+            if payload["kind"] == "commit":
+                self.externalized = False
+        else:
+            backing = payload.get("backing" if kind == "fact" else "pointer")
+            durability = payload.get("class", "") if kind == "fact" else ""
+            label = payload["label"].strip()
+            key = _key(label)
+            record = Record(event.seq, kind, label[:LABEL_CHARS], durability, _backing(backing))
+            self.externalized = False
+        records = self._declared.setdefault(kind, {})
+        if record.durability == "turn" and key in records and records[key].durability != "turn":
+            return  # what was load-bearing once is not talked away
+        if key not in records and len(records) >= RECORDS:
+            records.setdefault(OVERFLOW, Record(event.seq, kind, f"more than {RECORDS} of kind {kind}", "", ""))
+            return
+        records[key] = record
+
+    def _todo(self, payload: Mapping[str, Any]) -> None:
+        if payload["open"]:
+            label = payload.get("label")
+            text = label[:LABEL_CHARS] if isinstance(label, str) and label.strip() else payload["id"]
+            _put(self.todos_open, payload["id"], text, f"more than {RECORDS} open tasks")
+        else:
+            self.todos_open.pop(payload["id"], None)
+
+    def _file(self, event: Event) -> None:
+        if len(self._files) < FILES:
+            self._files[event.payload["path"]] = None
+        elif event.payload["path"] not in self._files:
+            label = f"more than {FILES} files written: the rest cannot be checked"
+            self._declared.setdefault("fact", {}).setdefault(OVERFLOW, Record(event.seq, "fact", label, "", ""))
+
+
+def _put(held: dict[str, str], key: str, value: str, full: str) -> None:
+    if key in held or len(held) < RECORDS:
+        held[key] = value
+    else:
+        held[OVERFLOW] = full
+
+
+def _key(label: str) -> str:
+    """One label, one entry: said again with a backing, a fact is replaced. Long labels are told apart by digest."""
+    if len(label) <= LABEL_CHARS:
+        return label
+    return label[:LABEL_CHARS] + sha256(label.encode()).hexdigest()
+
+
+def _backing(pointer: str | None) -> str:
+    """A pointer too long to be kept whole backs nothing: half of one could resolve to something else."""
+    return pointer if pointer and len(pointer) <= BACKING_CHARS else ""
+
+
+def _cost(value: object) -> Decimal | None:
+    return None if value is None else Decimal(str(value)).quantize(_MONEY_STEP)

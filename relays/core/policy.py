@@ -1,0 +1,430 @@
+"""Policy is data: the `[relay]` table, validated, layered, and kept whole with each relay when it starts.
+
+Mission: "Data, not code. Rotation policy lives in dos.toml/Envelope, not scattered constants." Precedence: defaults,
+site, the repository's table (which may only tighten), start. Every refusal is one line that names the key.
+"""
+
+import dataclasses
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+
+from relays.core.baton import Bounds
+from relays.core.limits import (
+    Command,
+    Count,
+    Duration,
+    Folder,
+    Mark,
+    Money,
+    Positive,
+    PositiveMoney,
+    Truth,
+    Unset,
+    Wait,
+    format_duration,
+    positive,
+)
+from relays.core.vocabulary import Mode
+
+DEFAULT_WINDOW = 200_000
+
+_LARGEST_TABLE = 64 * 1024
+
+
+class PolicyError(ValueError):
+    """A policy that is refused: `key` in dotted form, `why` in one line."""
+
+    def __init__(self, key: str, why: str) -> None:
+        self.key = _one_line(key)
+        self.why = _one_line(why, 300)
+        super().__init__(f"policy key {self.key}: {self.why}")
+
+
+def _one_line(text: str, length: int = 100) -> str:
+    plain = "".join(char if char.isprintable() else " " for char in text)
+    return plain if len(plain) <= length else plain[: length - 1] + "…"
+
+
+def _figures(value: object) -> object:
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a table of keys")
+    return {name: _figure(name, one) for name, one in value.items()}
+
+
+def _figure(name: object, value: object) -> float | int | str:
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", name) or len(name) > 100:
+        raise PolicyError(f"baseline.{name}", "is no plain name of a parameter")
+    if isinstance(value, str) and len(value) <= 200 and value.isprintable():
+        if re.fullmatch(r"-?[0-9]{1,15}", value):
+            return int(value)
+        return float(value) if re.fullmatch(r"-?[0-9]{1,15}\.[0-9]{1,12}", value) else value
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 10**15:  # NaN is not
+        return value
+    raise PolicyError(f"baseline.{name}", "must be a number or a word")
+
+
+Figures = Annotated[dict[str, int | float | str], BeforeValidator(_figures)]
+
+
+def _bounds(value: object) -> Bounds:
+    if isinstance(value, Bounds):
+        return value
+    if not isinstance(value, Mapping):
+        raise ValueError("must be a table of keys")
+    return Bounds(**{str(name): _bound(str(name), size) for name, size in value.items()})
+
+
+def _bound(name: str, size: object) -> int:
+    if name not in _BOUNDS:
+        raise PolicyError(f"baton.{name}", "unknown key")
+    try:
+        return positive(size)
+    except ValueError as problem:
+        raise PolicyError(f"baton.{name}", str(problem)) from None
+
+
+_BOUNDS = tuple(bound.name for bound in dataclasses.fields(Bounds))
+
+
+# --- the tables; their fields are the keys of rules.md, "Policy is data"
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class LegLimits(_Table):
+    """Per-LEG limits, counted from the leg's start; unset = the axis is off. They only arm."""
+
+    turns: Annotated[Positive | None, Unset] = None
+    wall: Annotated[Duration | None, Unset] = None
+    spend: Annotated[PositiveMoney | None, Unset] = None
+    output_tokens: Annotated[Positive | None, Unset] = None
+
+
+class Marks(_Table):
+    """Soft marks, 0 < mark <= 1: of the window, and of the leg limits. `context_tokens` is absolute; the lower arms."""
+
+    context: Mark = 0.60
+    context_tokens: Annotated[Positive | None, Unset] = None
+    turns: Mark = 0.80
+    wall: Mark = 0.80
+    spend: Mark = 0.80
+    output_tokens: Mark = 0.80
+
+
+class Envelope(_Table):
+    """For the whole relay; unset = no limit, 0 = spent from the start; never reset."""
+
+    legs: Annotated[Count | None, Unset] = None
+    spend: Annotated[Money | None, Unset] = None
+    wall: Annotated[Wait | None, Unset] = None
+    turns: Annotated[Count | None, Unset] = None
+    output_tokens: Annotated[Count | None, Unset] = None
+    queries: Annotated[Count | None, Unset] = None
+
+
+class Policy(_Table):
+    """One relay's policy, whole. Build it with `build`; keep it with `to_snapshot`."""
+
+    window_tokens: Annotated[Positive | None, Unset] = None
+    leg: LegLimits = LegLimits()
+    mark: Marks = Marks()
+    ceiling: Mark = 0.90
+    tool_limit: Duration = timedelta(minutes=15)
+    min_progress: Count = 1
+    no_progress_legs: Count = 3
+    rotations_per_hour: Count = 6
+    drain_turns: Count = 3
+    silence_limit: Duration = timedelta(minutes=10)
+    host_patience: Duration = timedelta(minutes=10)
+    every: Annotated[Duration | None, Unset] = None
+    memory_root: Folder = ".relay/memory"
+    envelope: Envelope = Envelope()
+    done_check_every: Wait = timedelta(seconds=60)
+    unknown_patience: Wait = timedelta(minutes=30)
+    on_crash: Literal["continue", "park"] = "continue"
+    green: Command = ""
+    workspace: Literal["worktree", "in_place"] = "worktree"
+    approvals: Positive = 1
+    four_eyes: Truth = True
+    resume: Literal["on_approve", "by_operator"] = "on_approve"
+    gate_expiry: Annotated[Duration | None, Unset] = None
+    mode: Mode = Mode.ENFORCE
+    baton: Annotated[Bounds, BeforeValidator(_bounds)] = Bounds()
+    baseline: Figures = {}
+    retention: Duration = timedelta(days=30)
+
+
+class Tighter(StrEnum):
+    """What "tighten" means for one key of a repository's table."""
+
+    NEVER = "never"  # not the repository's to say
+    LOWER = "lower"  # unset is loosest
+    LOWER_OR_ON = "lower, and 0 (off) is loosest"
+    HIGHER = "higher"
+    PARK = "park"  # continue may become park
+
+
+#: the one table of what a repository may do to each key; a key that is not here may never be set by it
+TIGHTER: dict[str, Tighter] = {
+    "window_tokens": Tighter.LOWER,
+    "leg.turns": Tighter.LOWER,
+    "leg.wall": Tighter.LOWER,
+    "leg.spend": Tighter.LOWER,
+    "leg.output_tokens": Tighter.LOWER,
+    "mark.context": Tighter.LOWER,
+    "mark.context_tokens": Tighter.LOWER,
+    "mark.turns": Tighter.LOWER,
+    "mark.wall": Tighter.LOWER,
+    "mark.spend": Tighter.LOWER,
+    "mark.output_tokens": Tighter.LOWER,
+    "ceiling": Tighter.LOWER,
+    "tool_limit": Tighter.LOWER,
+    "min_progress": Tighter.HIGHER,
+    "no_progress_legs": Tighter.LOWER_OR_ON,
+    "rotations_per_hour": Tighter.LOWER_OR_ON,
+    "drain_turns": Tighter.LOWER,
+    "silence_limit": Tighter.LOWER,
+    "unknown_patience": Tighter.LOWER,
+    "on_crash": Tighter.PARK,
+}
+
+
+def _leaves(model: type[BaseModel], prefix: str = "") -> list[str]:
+    keys: list[str] = []
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, BaseModel):
+            keys += _leaves(inner, f"{prefix}{name}.")
+        elif inner is Bounds:
+            keys += [f"{prefix}{name}.{bound}" for bound in _BOUNDS]
+        else:
+            keys.append(prefix + name)
+    return keys
+
+
+#: every key in dotted form, in the order of the table; keys under `baseline` are free
+KEYS: tuple[str, ...] = tuple(_leaves(Policy))
+_GROUPS = frozenset(key.partition(".")[0] for key in KEYS if "." in key) | {"baseline"}
+
+
+def tighter(key: str) -> Tighter:
+    """What a repository may do to a key."""
+    return Tighter.LOWER if key.startswith("baton.") else TIGHTER.get(key, Tighter.NEVER)
+
+
+# --- layers
+
+
+def _flat(layer: Mapping[str, object], where: str) -> dict[str, object]:
+    """A table as dotted keys; unknown ones are an error that names the key."""
+    flat: dict[str, object] = {}
+    for name, value in layer.items():
+        if name in _GROUPS and isinstance(value, Mapping):
+            for key, inner in _walk(value, f"{name}."):
+                flat[_known(key, where)] = inner
+        else:
+            flat[_known(str(name), where)] = value
+    return flat
+
+
+def _walk(table: Mapping[str, object], prefix: str) -> list[tuple[str, object]]:
+    pairs: list[tuple[str, object]] = []
+    for name, value in table.items():
+        # only `baseline` goes deeper than one table; its figures keep dotted names
+        if prefix.startswith("baseline.") and isinstance(value, Mapping) and prefix.count(".") < 4:
+            pairs += _walk(value, f"{prefix}{name}.")
+        else:
+            pairs.append((f"{prefix}{name}", value))
+    return pairs
+
+
+def _known(key: str, where: str) -> str:
+    if key in KEYS and key != "baseline":
+        return key
+    if key.startswith("baseline.") and len(key) > len("baseline."):
+        return key
+    if key in _GROUPS:
+        raise PolicyError(key, f"must be a table of keys{where}")
+    near = difflib.get_close_matches(key[:100], KEYS, n=1, cutoff=0.7)
+    raise PolicyError(key, f"unknown key{f', did you mean {near[0]}?' if near else ''}{where}")
+
+
+def _make(flat: Mapping[str, object], where: str) -> Policy:
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        group, dot, name = key.partition(".")
+        if dot:
+            nested.setdefault(group, {})[name] = value
+        else:
+            nested[key] = value
+    return _validated(nested, where)
+
+
+def _validated(nested: Mapping[str, object], where: str) -> Policy:
+    try:
+        return Policy.model_validate(nested)
+    except ValidationError as refusal:
+        first = refusal.errors(include_url=False)[0]
+        named = first.get("ctx", {}).get("error")
+        if isinstance(named, PolicyError):
+            raise PolicyError(named.key, named.why + where) from None
+        path = [str(part) for part in first["loc"] if isinstance(part, str)]
+        key = ".".join(path[:2] if path[:1] and path[0] in _GROUPS else path[:1]) or "relay"
+        raise PolicyError(key, _why(first["type"], first["msg"]) + where) from None
+
+
+def _why(kind: str, message: str) -> str:
+    if kind == "extra_forbidden":
+        return "unknown key"
+    if kind in {"model_type", "model_attributes_type"}:
+        return "must be a table of keys"
+    if kind in {"literal_error", "enum"}:
+        return "must be one of " + ", ".join(re.findall(r"'([a-z_]+)'", message))
+    return message.removeprefix("Value error, ")
+
+
+def build(
+    site: Mapping[str, object],
+    repository: Mapping[str, object] | None,
+    start: Mapping[str, object],
+    sets: Sequence[str] = (),
+) -> Policy:
+    """The policy that a relay starts with: defaults < site < repository < start < `--set` of the start.
+
+    Layers are `[relay]` tables, nested or with dotted keys. Raises PolicyError for the first key that is unknown, has
+    a value that the key does not take, or that the repository may not set or would loosen.
+    """
+    flat = _flat(site, " (site policy)")
+    policy = _make(flat, " (site policy)")
+    if repository:
+        asked = _flat(repository, " (the repository's table)")
+        for key in asked:
+            if tighter(key) is Tighter.NEVER:
+                raise PolicyError(key, "a repository may not set it (the repository's table)")
+        tightened = _make({**flat, **asked}, " (the repository's table)")
+        for key in asked:
+            _check_tighter(key, value_of(policy, key), value_of(tightened, key))
+        flat |= asked
+    flat |= _flat(start, "")
+    for text in sets:
+        key, value = parse_set(text)
+        flat[_known(key, "")] = value
+    return _make(flat, "")
+
+
+def with_sets(policy: Policy, sets: Sequence[str]) -> Policy:
+    """The policy after a recorded decision that carries `key=value`, such as a new limit."""
+    flat = _flat(to_snapshot(policy), "")
+    for text in sets:
+        key, value = parse_set(text)
+        flat[_known(key, "")] = value
+    return _make(flat, "")
+
+
+def value_of(policy: Policy, key: str) -> object:
+    """The value of a dotted key."""
+    group, dot, name = key.partition(".")
+    if group == "baseline":
+        return policy.baseline.get(name) if dot else policy.baseline
+    value: object = getattr(policy, group)
+    return getattr(value, name) if dot else value
+
+
+def _check_tighter(key: str, before: object, after: object) -> None:
+    rule = tighter(key)
+    if rule is Tighter.PARK:
+        loosened = before == "park" and after != "park"
+    elif rule is Tighter.HIGHER:
+        loosened = _amount(after) < _amount(before)
+    else:
+        off = rule is Tighter.LOWER_OR_ON
+        loosened = _limit(key, after, off) > _limit(key, before, off)
+    if loosened:
+        raise PolicyError(key, f"a repository may only tighten it: {_shown(before)} may not become {_shown(after)}")
+
+
+def _amount(value: object) -> Decimal:
+    if isinstance(value, timedelta):
+        return Decimal(value // timedelta(microseconds=1))
+    if isinstance(value, int | float | Decimal):
+        return Decimal(value)
+    raise TypeError(f"{value!r} is no amount")
+
+
+def _limit(key: str, value: object, zero_is_off: bool) -> Decimal:
+    if value is None and key == "window_tokens":
+        value = DEFAULT_WINDOW
+    if value is None or (zero_is_off and value == 0):
+        return Decimal("Infinity")
+    return _amount(value)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    return "none" if value is None else str(value)
+
+
+def parse_set(text: str) -> tuple[str, str]:
+    """`leg.turns=40` -> its key and the value as text; the value `none` unsets a limit."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise PolicyError(key.strip() or "?", "write it as key=value, for example leg.turns=40")
+    return key.strip(), value.strip()
+
+
+def parse_toml_relay_table(text: str) -> dict[str, object]:
+    """The `[relay]` table of a `dos.toml` or policy file; empty where there is none. The text may be hostile."""
+    if len(text) > _LARGEST_TABLE:
+        raise PolicyError("relay", f"the file is longer than {_LARGEST_TABLE} characters")
+    try:
+        table = tomllib.loads(text).get("relay", {})
+    except RecursionError:
+        raise PolicyError("relay", "the file is nested too deeply") from None
+    except ValueError as problem:  # no TOML, or a number of absurd length
+        raise PolicyError("relay", f"the file is not valid TOML: {problem}") from None
+    if not isinstance(table, dict):
+        raise PolicyError("relay", "must be a table of keys")
+    return table
+
+
+# --- the snapshot
+
+
+def to_snapshot(policy: Policy) -> dict[str, Any]:
+    """The whole policy as JSON: money and durations as text, None as null. `from_snapshot` gives an equal policy."""
+    return policy.model_dump(mode="json")
+
+
+def from_snapshot(snapshot: Mapping[str, object]) -> Policy:
+    """Read what `to_snapshot` wrote; PolicyError where it is damaged."""
+    return _validated(snapshot, " (the relay's snapshot)")
+
+
+# --- what rules ask of it
+
+
+def window_for(policy: Policy, model: str) -> int:
+    """The window in tokens: `window_tokens`, else 200,000 whatever the `model` (no table of models is kept yet)."""
+    return policy.window_tokens or DEFAULT_WINDOW
+
+
+def check_goal(policy: Policy, *, prose: bool, watch: bool, has_cmd: bool) -> None:
+    """A relay with a prose or watch goal "must have at least one envelope limit, else it does not start"; a watch
+    with a `cmd` clause must say how often it looks."""
+    limits = (getattr(policy.envelope, name) for name in Envelope.model_fields)
+    if (prose or watch) and all(limit is None for limit in limits):
+        goal = "a watch" if watch else "a goal in prose"
+        raise PolicyError("envelope", f"{goal} needs at least one limit, for example envelope.legs=20")
+    if watch and has_cmd and policy.every is None:
+        raise PolicyError("every", "a watch with a cmd clause needs it, for example every=10m")

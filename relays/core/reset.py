@@ -1,0 +1,158 @@
+"""The seed of a fresh leg, and the record of what crossed a rotation and what did not.
+
+Mission: "a relay rotation carries only the baton and the ability to query durable evidence. Model-written recaps are
+not a third state." The seed is made of a constant preamble, the pin, the baton and pointers; anything else is refused.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+
+from relays.core import baton as batons
+from relays.core.objective import Pin, verifies
+from relays.core.pointers import PointerError, parse_pointer
+
+#: the only prose in a seed; the same bytes for every leg of every relay, so that the prefix stays cacheable
+PREAMBLE: Final = (
+    "You are one leg of a relay. The goal and the baton below are all that was handed to you; there is no transcript "
+    "and no summary. Check every pointer against the durable store before you rely on it. Do the baton's next action. "
+    "Put everything that the next leg needs into a commit, an issue, a ledger row, a memory file or a tracked file, "
+    "and declare it. At a boundary name exactly one next action.\n"
+)
+
+FACTS_MAX: Final = 64
+
+
+class SeedError(ValueError):
+    """Something other than preamble, pin, baton and pointers was offered; `contributor` names it."""
+
+    def __init__(self, contributor: str, why: str) -> None:
+        super().__init__(f"{contributor}: {why}")
+        self.contributor = contributor
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class Contributor:
+    """One part of a seed: preamble, objective_pin, baton or user_fact, with the sha256 of its bytes."""
+
+    kind: str
+    digest: str
+    pointer: str = ""  # of a user fact
+
+    def as_mapping(self) -> dict[str, str]:
+        return {"kind": self.kind, "digest": self.digest} | ({"pointer": self.pointer} if self.pointer else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """The bytes that a fresh leg begins with, their sha256, and what they are made of."""
+
+    bytes: bytes
+    digest: str
+    contributors: tuple[Contributor, ...]
+
+
+def seed(preamble: str, pin: Pin, baton: bytes, user_facts: Sequence[str] = (), **other: object) -> Seed:
+    """Make a leg's seed. `baton`: canonical bytes, b"" for leg 0. `user_facts`: bare pointers `kind:ref`.
+
+    Raises SeedError for a preamble that is not PREAMBLE, a pin that does not verify, bytes that are not a canonical
+    baton with that pin, a fact that is not a bare pointer, and for any other part that is offered by name.
+    """
+    for name in other:
+        raise SeedError(name[:80], "a seed has no such part")
+    if preamble != PREAMBLE:
+        raise SeedError("preamble", "it is not the constant one")
+    if not isinstance(pin, Pin) or not verifies(pin):
+        raise SeedError("objective_pin", "its digest does not verify")
+    _check_baton(baton, pin)
+    facts = _pointers(user_facts)
+    parts = [
+        ("preamble", PREAMBLE.encode(), ""),
+        ("objective_pin", f"objective {pin.pin_id} {pin.digest}\n{pin.text}\n".encode(), ""),
+        *([("baton", baton + b"\n", "")] if baton else []),
+        *(("user_fact", f"{fact}\n".encode(), fact) for fact in facts),
+    ]
+    whole = b"\n".join(part for _, part, _ in parts)
+    return Seed(
+        whole,
+        sha256(whole).hexdigest(),
+        tuple(
+            Contributor(kind, sha256(baton if kind == "baton" else part).hexdigest(), pointer)
+            for kind, part, pointer in parts
+        ),
+    )
+
+
+def _check_baton(baton: bytes, pin: Pin) -> None:
+    if not baton:
+        return
+    reading = batons.read(baton)
+    if reading.baton is None:
+        refusal = reading.refusal
+        raise SeedError("baton", f"{refusal.path}: {refusal.evidence}" if refusal else "it cannot be read")
+    if batons.canonical(reading.baton) != baton:
+        raise SeedError("baton", "its bytes are not canonical")
+    if (reading.baton.objective.pin_id, reading.baton.objective.digest) != (pin.pin_id, pin.digest):
+        raise SeedError("baton", "its objective is not the pin")
+
+
+def _pointers(user_facts: Iterable[str]) -> tuple[str, ...]:
+    facts: dict[str, None] = {}
+    for fact in user_facts:
+        if not isinstance(fact, str) or any(letter.isspace() for letter in fact):
+            raise SeedError("user_fact", "not a bare pointer")
+        try:
+            facts[str(parse_pointer(fact))] = None
+        except PointerError as error:
+            raise SeedError("user_fact", error.why) from error
+        if len(facts) > FACTS_MAX:
+            raise SeedError("user_fact", f"more than {FACTS_MAX}")
+    return tuple(facts)
+
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class OmittedSpan:
+    """Spans of one role that a rotation left behind: how many, the sha256 of what they were, and why."""
+
+    index: int
+    role: str
+    count: int
+    digest: str
+    reason: str
+
+    def as_mapping(self) -> dict[str, object]:
+        return {
+            "index": self.index,
+            "role": self.role,
+            "count": self.count,
+            "digest": self.digest,
+            "reason": self.reason,
+        }
+
+
+def omitted_spans(counts: Sequence[tuple[str, int, str]], *, reason: str) -> tuple[OmittedSpan, ...]:
+    """The old window's spans "as counts with digests": (role, count, digest) in order; a role with count 0 is left out.
+
+    Raises SeedError for a span that was left behind without a digest: it could not be told apart from a lost one.
+    """
+    spans: list[OmittedSpan] = []
+    for role, number, digest in counts:
+        if number < 0 or not role.isidentifier():
+            raise SeedError("omitted", "a span needs a role and a count of 0 or more")
+        if number == 0:
+            continue
+        if not _DIGEST.fullmatch(digest):
+            raise SeedError("omitted", f"{role}: no digest")
+        spans.append(OmittedSpan(len(spans), role, number, digest, reason))
+    return tuple(spans)
+
+
+def omitted_total(spans: Iterable[OmittedSpan]) -> int:
+    """The readout's `omitted=<n>`."""
+    return sum(span.count for span in spans)

@@ -1,0 +1,102 @@
+"""Five disjoint token buckets of one model call, and what of them is resident.
+
+Rules: "Resident tokens of a turn = uncached input + cache read + cache writes of THAT turn, main chain only (never a
+sum over turns, never output)." Cost: "One API call counts once … field-wise maximum over its rows."
+All numbers are tokens, integers, never negative.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Warmth = Literal["warm", "cold", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """What one call (or a sum of calls) used; reasoning tokens are part of `output`."""
+
+    input: int = 0  # uncached
+    cache_read: int = 0
+    cache_write_5m: int = 0
+    cache_write_1h: int = 0
+    output: int = 0
+
+    def __post_init__(self) -> None:
+        for name, value in self.as_mapping().items():
+            if value < 0:
+                raise ValueError(f"{name} is negative: {value}")
+
+    @classmethod
+    def of(cls, payload: Mapping[str, object]) -> "Buckets":
+        """From the fields of a `usage` event; a bucket that is null or left out was not reported and counts 0."""
+
+        def tokens(name: str) -> int:
+            value = payload.get(name)
+            return value if isinstance(value, int) else 0
+
+        return cls(
+            tokens("input"), tokens("cache_read"), tokens("cache_write_5m"), tokens("cache_write_1h"), tokens("output")
+        )
+
+    def as_mapping(self) -> dict[str, int]:
+        return {
+            "input": self.input,
+            "cache_read": self.cache_read,
+            "cache_write_5m": self.cache_write_5m,
+            "cache_write_1h": self.cache_write_1h,
+            "output": self.output,
+        }
+
+
+ZERO = Buckets()
+
+
+def resident(buckets: Buckets) -> int:
+    """Tokens that one call had in its window: everything it read, nothing that it wrote."""
+    return buckets.input + buckets.cache_read + buckets.cache_write_5m + buckets.cache_write_1h
+
+
+def total(buckets: Buckets) -> int:
+    """All tokens of the five buckets."""
+    return resident(buckets) + buckets.output
+
+
+def merge_max(a: Buckets, b: Buckets) -> Buckets:
+    """Two rows of the SAME call: the field-wise maximum, so that a row seen twice changes nothing."""
+    return Buckets(
+        max(a.input, b.input),
+        max(a.cache_read, b.cache_read),
+        max(a.cache_write_5m, b.cache_write_5m),
+        max(a.cache_write_1h, b.cache_write_1h),
+        max(a.output, b.output),
+    )
+
+
+def add(a: Buckets, b: Buckets) -> Buckets:
+    """Two DIFFERENT calls: the sum."""
+    return Buckets(
+        a.input + b.input,
+        a.cache_read + b.cache_read,
+        a.cache_write_5m + b.cache_write_5m,
+        a.cache_write_1h + b.cache_write_1h,
+        a.output + b.output,
+    )
+
+
+def added(before: Buckets, after: Buckets) -> Buckets:
+    """What `merge_max` added to a call: after - before, for a running total (`after` is never the smaller)."""
+    return Buckets(
+        after.input - before.input,
+        after.cache_read - before.cache_read,
+        after.cache_write_5m - before.cache_write_5m,
+        after.cache_write_1h - before.cache_write_1h,
+        after.output - before.output,
+    )
+
+
+def warmth(last: Buckets | None, *, reported: bool = True) -> Warmth:
+    """Cache state of the last call: warm from half of its resident tokens on. "Cost only: no decision reads it." """
+    if last is None or not reported or resident(last) == 0:
+        return "unknown"
+    return "warm" if 2 * last.cache_read >= resident(last) else "cold"

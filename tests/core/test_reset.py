@@ -1,0 +1,102 @@
+import hashlib
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relays.core import baton as batons
+from relays.core.objective import make_pin
+from relays.core.reset import PREAMBLE, SeedError, omitted_spans, omitted_total, seed
+from tests.core.batons import plain, text_of
+
+PIN = make_pin("pin-1", "Drain it.")
+BATON = batons.canonical(batons.read(text_of(plain())).baton)
+D = "d" * 64
+
+
+def test_a_seed_is_preamble_pin_baton_and_pointers():
+    made = seed(PREAMBLE, PIN, BATON, ["ledger:r1", "issue:#4"])
+    assert made.digest == hashlib.sha256(made.bytes).hexdigest()
+    assert [one.kind for one in made.contributors] == ["preamble", "objective_pin", "baton", "user_fact", "user_fact"]
+    assert made.contributors[2].digest == hashlib.sha256(BATON).hexdigest()
+    assert [one.pointer for one in made.contributors[3:]] == ["ledger:r1", "issue:#4"]
+    assert made.contributors[3].as_mapping() == {
+        "kind": "user_fact",
+        "digest": hashlib.sha256(b"ledger:r1\n").hexdigest(),
+        "pointer": "ledger:r1",
+    }
+    rest = made.bytes.decode()
+    for part in (PREAMBLE, PIN.text, PIN.digest, BATON.decode(), "ledger:r1", "issue:#4"):
+        assert part in rest
+        rest = rest.replace(part, "", 1)
+    assert rest.split() == ["objective", "pin-1"]
+
+
+def test_the_same_parts_give_the_same_bytes():
+    assert seed(PREAMBLE, PIN, BATON, ["ledger:r1"]) == seed(PREAMBLE, PIN, BATON, ["ledger:r1", "ledger:r1"])
+
+
+def test_leg_zero_has_no_baton():
+    assert [one.kind for one in seed(PREAMBLE, PIN, b"").contributors] == ["preamble", "objective_pin"]
+
+
+RECAP = "So far we fixed the parser and then agreed to leave the cache alone."
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("preamble", {"preamble": PREAMBLE + RECAP}),
+        ("preamble", {"preamble": ""}),
+        ("objective_pin", {"pin": replace(PIN, text=f"{PIN.text} {RECAP}")}),
+        ("baton", {"baton": BATON + b"\n" + RECAP.encode()}),
+        ("baton", {"baton": RECAP.encode()}),
+        ("baton", {"baton": json.dumps(plain(recap=RECAP)).encode()}),
+        ("baton", {"baton": b" " + BATON}),
+        ("baton", {"baton": b"\xff"}),
+        ("user_fact", {"user_facts": [RECAP]}),
+        ("user_fact", {"user_facts": [f"ledger:r1 {RECAP}"]}),
+        ("user_fact", {"user_facts": [f"file:{RECAP}"]}),
+        ("user_fact", {"user_facts": ["ledger:r1\nrecap"]}),
+        ("user_fact", {"user_facts": ["file:../../etc/passwd"]}),
+        ("user_fact", {"user_facts": [{"text": RECAP}]}),
+        ("user_fact", {"user_facts": [f"ledger:r{number}" for number in range(65)]}),
+        ("recap", {"recap": RECAP}),
+        ("verbatim_tail", {"verbatim_tail": [RECAP]}),
+    ],
+)
+def test_a_planted_recap_is_refused(part, change):
+    parts = {"preamble": PREAMBLE, "pin": PIN, "baton": BATON, "user_facts": ["ledger:r1"]}
+    seed(**parts)
+    with pytest.raises(SeedError) as refused:
+        seed(**{**parts, **change})
+    assert refused.value.contributor == part
+    assert RECAP not in str(refused.value)
+
+
+def test_a_baton_of_another_objective_is_refused():
+    with pytest.raises(SeedError, match="objective is not the pin"):
+        seed(PREAMBLE, make_pin("pin-1", "Another goal."), BATON)
+
+
+@given(st.text(min_size=1, max_size=30))
+def test_any_text_behind_a_canonical_baton_is_refused(tail):
+    with pytest.raises(SeedError):
+        seed(PREAMBLE, PIN, BATON + tail.encode("utf-8", "replace"))
+
+
+def test_what_was_left_behind_is_counted_with_digests():
+    spans = omitted_spans([("turn", 12, D), ("tool_result", 0, ""), ("seed", 3, D)], reason="leg 4 closed")
+    assert [one.as_mapping() for one in spans] == [
+        {"index": 0, "role": "turn", "count": 12, "digest": D, "reason": "leg 4 closed"},
+        {"index": 1, "role": "seed", "count": 3, "digest": D, "reason": "leg 4 closed"},
+    ]
+    assert omitted_total(spans) == 15
+
+
+@pytest.mark.parametrize("span", [("turn", 1, ""), ("turn", -1, D), ("so far we", 1, D), ("turn", 1, "D" * 64)])
+def test_a_span_that_could_not_be_named_again_is_refused(span):
+    with pytest.raises(SeedError):
+        omitted_spans([span], reason="leg 4 closed")
