@@ -1,0 +1,337 @@
+"""One agent's whole process tree: started contained, ended whole, and never left behind.
+
+Mission: a leg "ends at a safe point, never mid-action"; what a leg started must be gone before its successor starts.
+Killing the program is not enough (an agent's tools run in sessions of their own), so the tree is contained:
+
+* `namespace` / `user_namespace`: `unshare` puts it into a pid namespace of its own; when its wrapper dies, the kernel
+  kills everything in it, whatever it did to its session, group or environment.
+* `subreaper`: where namespaces are forbidden. Found again by the marker in every process's environment and by descent.
+  A process that is orphaned AND has scrubbed its environment is not found.
+* `group`: no `/proc` at all (macOS); only the process group is ended.
+
+In each of them the kernel kills the wrapper when the supervisor dies (parent-death signal), even by `kill -9`.
+"""
+
+import contextlib
+import ctypes
+import functools
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import IO
+
+from relays.agents.tree import (
+    LINUX,
+    MARKER,
+    PAUSE,
+    StillAlive,
+    alive,
+    boot_id,
+    descendants,
+    identity,
+    kill_by_marker,
+    living,
+    pids,
+    reap,
+    stat,
+    strike,
+    strike_marked,
+    this_process,
+)
+
+__all__ = [
+    "MARKER",
+    "AgentProcess",
+    "CappedLog",
+    "Containment",
+    "LaunchError",
+    "StillAlive",
+    "alive",
+    "boot_id",
+    "containment",
+    "identity",
+    "kill_by_marker",
+    "launch",
+    "living",
+    "this_process",
+]
+
+STDERR_CAP = 1024 * 1024
+
+_LIBC = ctypes.CDLL(None, use_errno=True) if LINUX else None
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_CHUNK = 65536
+
+
+class Containment(StrEnum):
+    NAMESPACE = "namespace"
+    USER_NAMESPACE = "user_namespace"
+    SUBREAPER = "subreaper"
+    GROUP = "group"
+
+
+_UNSHARE = ("--pid", "--fork", "--kill-child=KILL", "--mount-proc")
+_WRAPPERS: dict[Containment, tuple[str, ...]] = {
+    Containment.NAMESPACE: _UNSHARE,
+    Containment.USER_NAMESPACE: ("--user", "--map-current-user", *_UNSHARE),
+}
+
+
+class LaunchError(Exception):
+    """The agent could not be started; one line: what, where."""
+
+
+@functools.cache
+def containment() -> Containment:
+    """The strongest containment that this machine allows us (tried once, by really using it)."""
+    if not LINUX:
+        return Containment.GROUP
+    for kind in _WRAPPERS:
+        if kind is Containment.NAMESPACE and os.geteuid() != 0:
+            continue
+        prefix = _prefix(kind)
+        if not prefix:
+            continue
+        try:
+            done = subprocess.run(
+                [*prefix, "true"],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=10,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        if done.returncode == 0:
+            return kind
+    return Containment.SUBREAPER
+
+
+def _prefix(kind: Containment) -> list[str]:
+    program = shutil.which("unshare")
+    return [program, *_WRAPPERS[kind], "--"] if program and kind in _WRAPPERS else []
+
+
+def _die_with(parent: int) -> Callable[[], None]:
+    """What the child does between fork and exec; only prepared things are touched there."""
+    libc, kill = _LIBC, int(signal.SIGKILL)
+
+    def prepare() -> None:
+        if libc is not None and libc.prctl(_PR_SET_PDEATHSIG, kill, 0, 0, 0) != 0:
+            os._exit(126)
+        if os.getppid() != parent:  # it died before the signal was asked for
+            os._exit(126)
+
+    return prepare
+
+
+class CappedLog:
+    """A file that keeps the newest output: two halves of at most half the cap, `<path>` and `<path>.1` before it."""
+
+    def __init__(self, path: Path, cap: int = STDERR_CAP) -> None:
+        self._path = path
+        self._half = max(1, cap // 2)
+        self._file = self._open()
+
+    def _open(self) -> IO[bytes]:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        return open(descriptor, "ab", buffering=0)
+
+    def write(self, data: bytes) -> None:
+        while data:
+            room = self._half - self._file.tell()
+            if room <= 0:
+                self._file.close()
+                os.replace(self._path, self._path.with_name(self._path.name + ".1"))
+                self._file = self._open()
+                continue
+            written = self._file.write(data[:room]) or 0
+            data = data[written:]
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class AgentProcess:
+    """A started agent. `pid` is the wrapper's: while it lives the tree may live, once it is reaped the tree is ending.
+
+    `stdin`, `stdout` and `stderr` are our ends of its pipes, raw and non-blocking. `started` is in clock ticks since
+    boot. Only the thread that started it may use it.
+    """
+
+    def __init__(self, popen: "subprocess.Popen[bytes]", kind: Containment, marker: str, log: CappedLog) -> None:
+        if popen.stdin is None or popen.stdout is None or popen.stderr is None:
+            raise ValueError("an agent needs all three pipes")
+        self._popen = popen
+        self._log = log
+        self.stdin: IO[bytes] = popen.stdin
+        self.stdout: IO[bytes] = popen.stdout
+        self.stderr: IO[bytes] = popen.stderr
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            os.set_blocking(pipe.fileno(), False)
+        self.pid = popen.pid
+        seen = stat(popen.pid)
+        self.started = seen[2] if seen else 0
+        self.boot_id = boot_id()
+        self.containment: str = kind.value
+        self.marker = marker
+
+    def poll(self) -> int | None:
+        """The exit code once it has ended (negative: the signal that ended it), else None."""
+        return self._popen.poll()
+
+    def drain_stderr(self) -> bool:
+        """Move what stderr holds now into the capped file, without ever waiting; False once nothing can follow."""
+        if self.stderr.closed:
+            return False
+        try:
+            chunk = os.read(self.stderr.fileno(), _CHUNK)
+        except BlockingIOError:
+            return True  # nothing now
+        except OSError:
+            chunk = b""
+        if not chunk:
+            self.stderr.close()
+            return False
+        self._log.write(chunk)
+        return True
+
+    def terminate(self, grace: float = 5.0) -> None:
+        """SIGTERM to the agent, up to `grace` seconds for it to end by itself, then the whole tree is killed."""
+        if self.poll() is None:
+            for pid in self._agents():
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + grace
+        while self.poll() is None and time.monotonic() < deadline:
+            self.drain_stderr()
+            time.sleep(PAUSE)
+        self.kill_tree()
+
+    def kill_tree(self, wait: float = 5.0) -> None:
+        """SIGKILL the whole tree; returns when the wrapper is reaped and no process with the marker lives.
+
+        Safe to repeat, and after a clean exit too: what the agent left running is ended as well.
+        Raises StillAlive after `wait` seconds. The pipes stay open, so that the last output can still be read.
+        """
+        deadline = time.monotonic() + wait
+        struck: set[int] = set()
+        inits: set[tuple[int, int]] = set()
+        scans = 2 if self.containment == Containment.SUBREAPER else 1  # one scan can miss a process just born
+        quiet = 0
+        while True:
+            if self.poll() is None:
+                inits |= self._namespace_inits()
+                struck |= self._strike_unreaped()
+            elif self.containment == Containment.GROUP:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.pid, signal.SIGKILL)
+            struck |= strike_marked(self.marker)
+            reap({*struck, *(pid for pid, _ in inits)} - {self.pid})
+            left = {*living(self.marker), *(pid for pid, started in inits if alive(pid, started, self.boot_id))}
+            quiet = quiet + 1 if self.poll() is not None and not left else 0
+            if quiet >= scans:
+                break
+            if time.monotonic() > deadline:
+                raise StillAlive(self.marker, sorted(left) or [self.pid])
+            time.sleep(PAUSE)
+        for _ in range(4):  # the last words, at most a pipe full; never waits
+            self.drain_stderr()
+
+    def close(self) -> None:
+        """Close our ends of the pipes and the log. The tree is not ended by this."""
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            with contextlib.suppress(OSError):
+                pipe.close()
+        self._log.close()
+
+    def _agents(self) -> list[int]:
+        """The wrapper of a namespace does not pass signals on: the agent is its child."""
+        if self.containment in _WRAPPERS:
+            return [pid for pid in pids() if (seen := stat(pid)) is not None and seen[1] == self.pid]
+        return [self.pid]
+
+    def _namespace_inits(self) -> set[tuple[int, int]]:
+        """(pid, started) of the namespace's first process: the kernel lets it go only after everything in there."""
+        if self.containment not in _WRAPPERS:
+            return set()
+        return {(pid, seen[2]) for pid in self._agents() if (seen := stat(pid)) is not None}
+
+    def _strike_unreaped(self) -> set[int]:
+        """While the wrapper is not reaped, its pid, group and descent are certainly its own."""
+        struck: set[int] = set()
+        if self.containment == Containment.SUBREAPER:
+            # its descent is struck before itself: a parent that dies first would hide its children
+            for pid in descendants(self.pid):
+                seen = identity(pid)
+                if seen is not None and strike(pid, functools.partial(alive, pid, *seen)):
+                    struck.add(pid)
+        if self.containment in (Containment.SUBREAPER, Containment.GROUP):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+        self._popen.kill()
+        return struck
+
+
+def launch(
+    argv: Sequence[str],
+    *,
+    cwd: str | Path,
+    env: Mapping[str, str],
+    marker: str,
+    log_dir: str | Path,
+    contain: Containment | None = None,
+) -> AgentProcess:
+    """Start one agent, contained, with exactly `env` plus the marker; its stderr goes to `log_dir/stderr.log` (capped).
+
+    Only from the main thread: the parent-death signal follows the THREAD that forked. `contain` forces a kind.
+    Raises LaunchError when it cannot be started.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise RuntimeError("an agent is started from the main thread only")
+    if not argv or not marker or "\0" in marker:
+        raise LaunchError("an agent needs a program and a marker")
+    kind = contain or containment()
+    environment = {**env, MARKER: marker}
+    _check_program(argv[0], Path(cwd), environment.get("PATH", os.defpath))
+    prefix = _prefix(kind)
+    if kind in _WRAPPERS and not prefix:
+        raise LaunchError(f"containment {kind} needs the program unshare, which is not there")
+    if kind is Containment.SUBREAPER and _LIBC is not None:
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    folder = Path(log_dir)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = CappedLog(folder / "stderr.log")
+    try:
+        popen = subprocess.Popen(
+            [*prefix, *argv],
+            cwd=cwd,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,
+            preexec_fn=_die_with(os.getpid()),
+        )
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        log.close()
+        raise LaunchError(f"{argv[0]!r} could not be started in {cwd}: {error}") from error
+    return AgentProcess(popen, kind, marker, log)
+
+
+def _check_program(program: str, cwd: Path, path: str) -> None:
+    """Said before the start, because inside a wrapper a missing program is only an exit code."""
+    if not cwd.is_dir():
+        raise LaunchError(f"the folder {cwd} to start {program!r} in is not there")
+    candidate = str(cwd / program) if os.sep in program else program
+    if not program or "\0" in program or shutil.which(candidate, path=path) is None:
+        raise LaunchError(f"the program {program!r} is not there or not executable (PATH {path})")

@@ -1,0 +1,23 @@
+"""The agents that can run a leg, by name."""
+
+from relays.agents.base import Adapter
+from relays.agents.command import CommandAdapter
+from relays.agents.scripted import ScriptedAdapter
+
+_ADAPTERS: dict[str, Adapter] = {one.name: one for one in (CommandAdapter(), ScriptedAdapter())}
+
+
+class UnknownAgent(LookupError):
+    """No agent of that name; one line that lists the names."""
+
+
+def names() -> tuple[str, ...]:
+    return tuple(sorted(_ADAPTERS))
+
+
+def adapter(name: str) -> Adapter:
+    """The adapter of that name; raises UnknownAgent."""
+    try:
+        return _ADAPTERS[name]
+    except KeyError:
+        raise UnknownAgent(f"unknown agent {name!r}: choose one of {', '.join(names())}") from None
