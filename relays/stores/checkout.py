@@ -1,0 +1,132 @@
+"""Making work trees: one for each relay, and clean ones for commands.
+
+House: "Each relay works in its own git worktree and branch". A command of `done_when` or `green` runs "on a clean
+checkout of the tip": an own small repository that borrows the target's objects and knows nothing of its config.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+from relays.stores.base import StoreUnavailable
+from relays.stores.git import GitStore
+from relays.stores.gitrun import need_branch, need_sha, run
+
+_LONG: Final = 300.0  # seconds; a whole tree is written
+
+
+def add_worktree(repo: GitStore, path: Path, branch: str, start_sha: str) -> None:
+    """A work tree at `path` on `branch`, made at `start_sha` where the branch does not exist. Once made, it is kept.
+
+    Raises StoreUnavailable when the path is taken by something else or the branch is checked out elsewhere. Filters
+    that only the repository's own config names are not run.
+    """
+    need_branch(branch)
+    need_sha(start_sha)
+    path = path.absolute()
+    listed = _listed(repo)
+    real = Path(os.path.realpath(path))
+    if listed.get(real) == branch and (path / ".git").is_file():
+        _keep_reflog(repo, path)
+        return
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise StoreUnavailable(
+            "the folder for the work tree is taken by something else", where=str(path), fix="move it away"
+        )
+    elsewhere = next((place for place, held in listed.items() if held == branch and place != real), None)
+    if elsewhere is not None:
+        raise StoreUnavailable(
+            f"branch {branch} is checked out elsewhere",
+            where=str(elsewhere),
+            fix="remove that work tree or switch it to another branch",
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    again = ["--force"] if real in listed else []  # known to git, its folder gone
+    new = (
+        [str(path), branch] if repo.ref(f"refs/heads/{branch}") else ["--no-track", "-b", branch, str(path), start_sha]
+    )
+    args = ["worktree", "add", "-q", *again, *new]
+    run(args, cwd=repo.git_dir, env=_no_local_filters(repo), user_config=True, timeout=_LONG)
+    _keep_reflog(repo, path)
+
+
+def _listed(repo: GitStore) -> dict[Path, str]:
+    """Place of every work tree -> its branch, "" when detached."""
+    out = run(["worktree", "list", "--porcelain", "-z"], cwd=repo.git_dir).out
+    found: dict[Path, str] = {}
+    for block in os.fsdecode(out).split("\0\0"):
+        lines = dict(line.partition(" ")[::2] for line in block.split("\0") if line)
+        if "worktree" in lines and "bare" not in lines:
+            branch = lines.get("branch", "").removeprefix("refs/heads/")
+            found[Path(os.path.realpath(lines["worktree"]))] = branch
+    return found
+
+
+def _no_local_filters(repo: GitStore) -> dict[str, str]:
+    """Settings that switch off every filter named in the repository's config; the user's own ones are left alone."""
+    args = ["config", "--show-scope", "-z", "--name-only", "--get-regexp", r"^filter\..*"]
+    tokens = iter(os.fsdecode(run(args, cwd=repo.git_dir, ok=(0, 1), user_config=True).out).split("\0"))
+    names = [next(tokens, "") for scope in tokens if scope in {"local", "worktree"}]
+    drivers = sorted({name.removeprefix("filter.").rpartition(".")[0] for name in names})
+    pairs = [
+        (f"filter.{driver}.{key}", "false" if key == "required" else "")
+        for driver in drivers
+        for key in ("smudge", "clean", "process", "required")
+    ]
+    env = {"GIT_CONFIG_COUNT": str(len(pairs))}
+    for number, (key, value) in enumerate(pairs):
+        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return env
+
+
+def _keep_reflog(repo: GitStore, path: Path) -> None:
+    """Progress is read from HEAD's reflog; git appends to one that exists, whatever core.logAllRefUpdates says."""
+    out = run(["rev-parse", "--absolute-git-dir"], cwd=path, user_config=True).out
+    log = Path(os.fsdecode(out).removesuffix("\n")) / "logs" / "HEAD"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.touch()
+
+
+def remove_worktree(repo: GitStore, path: Path) -> bool:
+    """Remove a linked work tree with all that lies in it; False when git knows of none there. The branch is kept."""
+    real = Path(os.path.realpath(path))
+    if real not in _listed(repo):
+        return False
+    run(["worktree", "remove", "--force", "--", str(real)], cwd=repo.git_dir, user_config=True, timeout=_LONG)
+    return True
+
+
+def checkout_for_command(git: GitStore, sha: str, into: Path) -> Path:
+    """A clean checkout of `sha` at `into` (new or empty), HEAD detached, in a repository of its own; returns `into`.
+
+    Its objects are the target's, borrowed; its config is git's default. Remove it when the command has ended. Raises
+    StoreUnavailable and leaves nothing behind when it cannot be made.
+    """
+    git.check_tip(need_sha(sha))
+    into = into.absolute()
+    if into.exists() and (not into.is_dir() or any(into.iterdir())):
+        raise StoreUnavailable("the folder for the checkout is taken", where=str(into), fix="name a new one")
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        _fill(git, sha, into)
+    except (StoreUnavailable, OSError) as error:
+        shutil.rmtree(into, ignore_errors=True)
+        if isinstance(error, OSError):
+            raise StoreUnavailable(f"no checkout could be made: {error.strerror}", where=str(into)) from error
+        raise
+    return into
+
+
+def _fill(git: GitStore, sha: str, into: Path) -> None:
+    run(["init", "-q", "--template=", f"--object-format={git.object_format}", "-b", "main", "."], cwd=into)
+    inside = into / ".git"
+    (inside / "objects" / "info").mkdir(parents=True, exist_ok=True)
+    borrowed = os.fsencode(git.facts.objects)
+    if b"\n" in borrowed:
+        raise StoreUnavailable("the path of the repository holds a line end", where=str(git.git_dir))
+    (inside / "objects" / "info" / "alternates").write_bytes(borrowed + b"\n")
+    if git.shallow:
+        shutil.copyfile(git.git_dir / "shallow", inside / "shallow")
+    (inside / "HEAD").write_text(f"{sha}\n", encoding="ascii")
+    run(["read-tree", "-m", "-u", sha], cwd=into, timeout=_LONG)

@@ -1,0 +1,303 @@
+"""Git as a durable store: commits by batch, ancestry, trees and history, read without running anything of the target's.
+
+Mission: "the successor re-verifies the cursor from git before trusting it." Baton contract: a commit resolves when
+"object is a commit and an ancestor of the branch tip"; "One `git rev-list <tip>` decides any number of commits; a
+second process only says why one failed."
+"""
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from relays.core.pointers import Answer, Kind, PointerError, Verdict, check_ref
+from relays.stores import gitwrite, history
+from relays.stores.base import BadName, StoreUnavailable
+from relays.stores.gitrun import (
+    TIMEOUT,
+    Capped,
+    GitResult,
+    Sink,
+    need_branch,
+    need_path,
+    need_ref,
+    need_sha,
+    plain,
+    run,
+    text,
+)
+from relays.stores.history import CommitRecord
+from relays.stores.place import Facts, RepoPlace, discover, facts
+from relays.stores.shield import shield
+
+__all__ = ["CommitRecord", "GitStore", "RepoPlace", "discover"]
+
+FILE_BYTES: Final = 4 * 1024 * 1024
+
+
+class GitStore:
+    """One repository. `path`: anywhere in it. `shield`: a folder of ours where the shield repositories are kept.
+
+    Every method raises StoreUnavailable when git cannot answer, and BadName for a name that git must not see.
+    """
+
+    kind = Kind.COMMIT
+
+    def __init__(self, path: Path, shield: Path) -> None:
+        self.path = path
+        self._shield_base = shield
+        self._facts: Facts | None = None
+        self._branches: dict[str, str] = {}  # tip -> branch it was asked as, for evidence
+
+    @property
+    def facts(self) -> Facts:
+        """Asked once; a GitStore is made anew for each piece of work."""
+        if self._facts is None:
+            self._facts = facts(self.path)
+        return self._facts
+
+    @property
+    def git_dir(self) -> Path:
+        """The common git directory, resolved."""
+        return self.facts.git_dir
+
+    @property
+    def object_format(self) -> str:
+        return self.facts.object_format
+
+    @property
+    def shallow(self) -> bool:
+        return self.facts.shallow
+
+    @property
+    def sha_length(self) -> int:
+        return 64 if self.object_format == "sha256" else 40
+
+    def objects(
+        self,
+        args: Sequence[str],
+        *,
+        stdin: bytes | BinaryIO | None = None,
+        env: Mapping[str, str] | None = None,
+        ok: Collection[int] = (0,),
+        sink: Sink | None = None,
+        timeout: float = TIMEOUT,
+    ) -> GitResult:
+        """Ask (or add to) the target's object store through our own repository; the target's config is never read."""
+        place = self.facts
+        if not os.access(place.objects, os.R_OK | os.X_OK):
+            # git would call every object missing, which is an answer that nobody gave
+            raise StoreUnavailable("the object store is gone or unreadable", where=str(place.git_dir))
+        guard = shield(self._shield_base, place.object_format)
+        around = {"GIT_OBJECT_DIRECTORY": str(place.objects), **(env or {})}
+        if place.shallow:
+            around["GIT_SHALLOW_FILE"] = str(place.git_dir / "shallow")
+        return run([f"--git-dir={guard}", *args], cwd=guard, stdin=stdin, env=around, ok=ok, sink=sink, timeout=timeout)
+
+    def target(self, args: Sequence[str], *, stdin: bytes | None = None, ok: Collection[int] = (0,)) -> GitResult:
+        """Ask the target itself: refs only."""
+        return run([f"--git-dir={self.git_dir}", *args], cwd=self.git_dir, stdin=stdin, ok=ok)
+
+    # refs ---------------------------------------------------------------------------------------------------------
+
+    def refs(self, prefix: str) -> dict[str, str]:
+        """Full ref name -> SHA, of the ref `prefix` itself and of all refs in that folder."""
+        name = need_ref(prefix.rstrip("/") + "/x").removesuffix("/x")
+        if not self.git_dir.is_dir():
+            raise StoreUnavailable("no such repository", where=str(self.git_dir))
+        result = self.target(["for-each-ref", "--format=%(objectname) %(refname)", "--", name])
+        if "broken ref" in result.err:
+            raise StoreUnavailable("a ref is broken", where=str(self.git_dir), fix="repair it, then try again")
+        lines = (line.partition(" ") for line in text(result.out).splitlines())
+        return {ref: sha for sha, _, ref in lines}
+
+    def ref(self, name: str) -> str | None:
+        """The SHA of one full ref name, or None where it does not exist."""
+        return self.refs(need_ref(name)).get(name)
+
+    def tip(self, branch: str) -> str | None:
+        """The SHA of a branch (or of a full ref name), or None where it does not exist."""
+        name = branch if branch.startswith("refs/") else f"refs/heads/{need_branch(branch)}"
+        sha = self.ref(name)
+        if sha is not None:
+            self._branches[sha] = branch.removeprefix("refs/heads/")
+        return sha
+
+    # commits ------------------------------------------------------------------------------------------------------
+
+    def resolve_commits(self, shas: Sequence[str], tip: str | None, branch: str = "") -> dict[str, Answer]:
+        """The verdict of any number of commits against a branch tip, in one process; a second one says why some failed.
+
+        `tip` None: the branch is gone, so nothing is on it. `branch`: its name, for the evidence.
+        """
+        on = branch or self._branches.get(tip or "", "") or "the branch"
+        answers: dict[str, Answer] = {}
+        asked: list[str] = []
+        for sha in dict.fromkeys(shas):
+            try:
+                check_ref(Kind.COMMIT, sha)
+            except PointerError as refusal:
+                answers[sha] = Answer(Verdict.DANGLING, f"refused: {refusal.why}")
+            else:
+                asked.append(sha)
+        if not asked:
+            return answers
+        if tip is None:
+            gone = Answer(
+                Verdict.DANGLING, f"{on} does not exist" if on != "the branch" else "the branch does not exist"
+            )
+            return answers | dict.fromkeys(asked, gone)
+        reached = set(self.objects(["rev-list", need_sha(tip), "--"]).out.decode("ascii").split())
+        failed = [sha for sha in asked if sha not in reached]
+        answers |= dict.fromkeys(
+            (sha for sha in asked if sha in reached), Answer(Verdict.VERIFIED, f"a commit on {on}")
+        )
+        if failed:
+            answers |= self._why(failed, on)
+        return answers
+
+    def _why(self, shas: Sequence[str], on: str) -> dict[str, Answer]:
+        kinds = self.types(shas)
+        answers: dict[str, Answer] = {}
+        for sha in shas:
+            kind = kinds.get(sha)
+            if kind is not None and kind != "commit":
+                answers[sha] = Answer(Verdict.DANGLING, f"is a {kind}, not a commit")
+            elif self.shallow:
+                what = "exists, not seen on" if kind else "not seen on"
+                answers[sha] = Answer(Verdict.UNKNOWN, f"{what} {on}: the clone is shallow and cannot prove more")
+            elif kind is None:
+                answers[sha] = Answer(Verdict.DANGLING, "no such object")
+            else:
+                answers[sha] = Answer(Verdict.DANGLING, f"exists, not on {on}")
+        return answers
+
+    def types(self, shas: Sequence[str]) -> dict[str, str | None]:
+        """What each object is (commit, tree, blob, tag), or None where it does not exist; one process."""
+        found: dict[str, str | None] = dict.fromkeys((need_sha(sha) for sha in shas), None)
+        # git takes 40 digits for an abbreviation where names have 64
+        asked = [sha for sha in found if len(sha) == self.sha_length]
+        if asked:
+            out = self.objects(["cat-file", "--batch-check", "--buffer"], stdin=_lines(asked)).out
+            for line in out.decode("ascii", "replace").splitlines():
+                sha, _, rest = line.partition(" ")
+                found[sha] = None if rest == "missing" else rest.partition(" ")[0]
+        return found
+
+    def merge_bases(self, one: str, other: str) -> list[str]:
+        """All best common ancestors, smallest SHA first; none where one of the two is no commit here."""
+        kinds = self.types([one, other])
+        if kinds[one] != "commit" or kinds[other] != "commit":
+            return []
+        found = sorted(self.objects(["merge-base", "--all", one, other], ok=(0, 1)).out.decode("ascii").split())
+        if not found and self.shallow:
+            raise StoreUnavailable("the clone is shallow and cannot prove that there is no common ancestor")
+        return found
+
+    def tree(self, sha: str) -> str:
+        """The tree of a commit. Raises StoreUnavailable where there is no such commit."""
+        if len(need_sha(sha)) != self.sha_length:
+            raise StoreUnavailable(f"{sha[:12]} is no commit here")
+        out = self.objects(["rev-parse", "-q", "--verify", "--end-of-options", f"{sha}^{{tree}}"]).out
+        return out.decode("ascii").strip()
+
+    def commits_between(self, cursor: str | None, tip: str) -> list[CommitRecord]:
+        """The commits that `tip` has and `cursor` has not, oldest first; None: all. A fixed number of processes."""
+        if cursor is not None and need_sha(cursor) == need_sha(tip):
+            return []
+        return history.commits(self.objects, cursor and need_sha(cursor), need_sha(tip))
+
+    def shas_between(self, cursor: str, tip: str) -> tuple[str, ...]:
+        """The commits that `tip` has and `cursor` has not, oldest first, by SHA alone; one process."""
+        out = self.objects(["rev-list", "--reverse", "--topo-order", need_sha(tip), f"^{need_sha(cursor)}", "--"]).out
+        return tuple(out.decode("ascii").split())
+
+    # trees --------------------------------------------------------------------------------------------------------
+
+    def read_file(self, sha: str, path: str, limit: int = FILE_BYTES) -> bytes | None:
+        """The bytes of one file in a commit's tree, or None where the tree has no such file; else as `read_files`."""
+        return self.read_files(sha, [path], limit)[path]
+
+    def read_files(self, sha: str, paths: Sequence[str], limit: int = FILE_BYTES) -> dict[str, bytes | None]:
+        """The bytes of files in a commit's tree, None where the tree has no such file; one process, two when some fail.
+
+        Raises StoreUnavailable for more than `limit` bytes in all, a missing commit, a file that a partial clone lacks.
+        """
+        asked = list(dict.fromkeys(need_path(path) for path in paths))
+        names = [f"{need_sha(sha)}:{path}".encode() for path in asked]
+        sink = Capped(limit + sum(map(len, names)) + 100 * len(names))
+        self.objects(["cat-file", "--batch", "--buffer"], stdin=b"".join(name + b"\n" for name in names), sink=sink)
+        found: dict[str, bytes | None] = {}
+        rest = memoryview(bytes(sink.kept))
+        if sink.full:
+            raise StoreUnavailable(f"{asked[0] if len(asked) == 1 else 'the files'}: more than {limit} bytes")
+        for path, name in zip(asked, names, strict=True):
+            head = bytes(rest[: len(name) + 100]).partition(b"\n")[0]
+            rest = rest[len(head) + 1 :]
+            found[path] = None
+            if head != name + b" missing":
+                _, kind, size = head.rsplit(b" ", 2)
+                found[path] = bytes(rest[: int(size)]) if kind == b"blob" else None
+                rest = rest[int(size) + 1 :]
+        if absent := [path for path in asked if found[path] is None]:
+            self._check_absent(sha, absent)
+        return found
+
+    def _check_absent(self, sha: str, paths: Sequence[str]) -> None:
+        """A partial clone calls what it left out missing, too: the tree tells the difference."""
+        out = self.objects(["--literal-pathspecs", "ls-tree", "-z", sha, "--", *paths]).out
+        for entry in out.split(b"\0"):
+            head, _, path = entry.partition(b"\t")
+            if head.split(b" ")[1:2] == [b"blob"] and text(path) in paths:
+                raise StoreUnavailable(f"{plain(text(path))} is in the tree, but its content is not in this clone")
+
+    def paths(self, sha: str) -> tuple[str, ...]:
+        """Every file that is tracked in a commit's tree (a submodule is not a file)."""
+        out = self.objects(["ls-tree", "-r", "-z", need_sha(sha)]).out
+        entries = (entry.partition(b"\t") for entry in out.split(b"\0") if entry)
+        return tuple(text(path) for head, _, path in entries if not head.startswith(b"160000 "))
+
+    def diff(self, old: str, new: str, max_bytes: int) -> str:
+        """The difference of two commits as text of at most `max_bytes` bytes; a last line says when it was cut."""
+        sink = Capped(max_bytes)
+        args = ["diff-tree", "-r", "-p", "--no-color", "--no-ext-diff", "--no-textconv", "--find-renames"]
+        self.objects([*args, need_sha(old), need_sha(new), "--"], sink=sink)
+        return text(bytes(sink.kept)) + (f"\n[cut at {max_bytes} bytes]\n" if sink.full else "")
+
+    # what we write ------------------------------------------------------------------------------------------------
+
+    def update_ref(self, name: str, new: str, old: str | None = None) -> bool:
+        """Point a ref at an object; False, with nothing done, when it is there already.
+
+        `old` (zeros: it must not exist): raises StoreUnavailable when the ref has moved meanwhile.
+        """
+        return gitwrite.update_ref(self, name, new, old)
+
+    def delete_ref(self, name: str) -> bool:
+        """Remove a ref; False when it is gone already."""
+        return gitwrite.delete_ref(self, name)
+
+    def read_note(self, sha: str, ref: str = gitwrite.NOTES) -> str | None:
+        """The note of an object, or None."""
+        return gitwrite.read_note(self, sha, ref)
+
+    def add_note(self, sha: str, text: str, ref: str = gitwrite.NOTES, append: bool = True) -> bool:
+        """Write a note, or append it as a paragraph; False when that text stands in it already."""
+        return gitwrite.add_note(self, sha, text, ref, append)
+
+    def write_ledger_ref(self, relay_id: str, rows: Sequence[Mapping[str, object]]) -> str:
+        """Keep a relay's rows under `refs/relay/ledger/<relay>`; returns the commit. The same rows change nothing."""
+        return gitwrite.write_ledger_ref(self, relay_id, rows)
+
+    def read_ledger_ref(self, relay_id: str) -> list[dict[str, object]] | None:
+        """The rows that travel under that ref, or None where there is none."""
+        return gitwrite.read_ledger_ref(self, relay_id)
+
+    def check_tip(self, tip: str) -> None:
+        """Raises BadName or StoreUnavailable unless `tip` is a commit that this repository has."""
+        if self.types([tip])[tip] != "commit":
+            raise BadName(f"{tip} is not a commit of this repository")
+
+
+def _lines(values: Sequence[str]) -> bytes:
+    return "".join(f"{value}\n" for value in values).encode("ascii")

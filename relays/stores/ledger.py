@@ -1,0 +1,108 @@
+"""The intent ledger as a durable store: rows by id from our tables, or a line of a tracked file.
+
+Baton contract: "the row id exists (rows travel under `refs/relay/ledger/<relay>`; a row of a relay not known here is
+`unknown`), or `path#Lnn` (repository-relative) names an existing, well-formed row".
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from relays.core.pointers import Answer, Kind, PointerError, Verdict, check_ref
+from relays.models import LedgerRow, Relay
+from relays.stores.base import StoreUnavailable
+from relays.stores.git import GitStore
+
+_LINE: Final = re.compile(r"(.+)#L([1-9][0-9]*)")
+
+
+class LedgerStore:
+    """Rows of every relay that this site knows, of relays whose rows travelled here, and lines at the branch tip."""
+
+    kind = Kind.LEDGER
+
+    def __init__(self, git: GitStore | None, tip: str | None) -> None:
+        self.git = git
+        self.tip = tip
+
+    def resolve(self, refs: Sequence[str]) -> dict[str, Answer]:
+        """The verdict of each row: two queries, and one process for all lines, whatever the number."""
+        answers: dict[str, Answer] = {}
+        ids: list[str] = []
+        lines: dict[str, tuple[str, int]] = {}
+        for ref in dict.fromkeys(refs):
+            line = _LINE.fullmatch(ref)
+            try:
+                check_ref(Kind.LEDGER, ref)
+            except PointerError as refusal:
+                answers[ref] = Answer(Verdict.DANGLING, f"refused: {refusal.why}")
+            else:
+                if line is None:
+                    ids.append(ref)
+                else:
+                    lines[ref] = (line[1], int(line[2]))
+        if ids:
+            answers |= self._by_id(ids)
+        if lines:
+            answers |= self._by_line(lines)
+        return answers
+
+    def _by_id(self, ids: Sequence[str]) -> dict[str, Answer]:
+        here = set(LedgerRow.objects.filter(pk__in=ids).values_list("pk", flat=True))
+        answers = dict.fromkeys(here, Answer(Verdict.VERIFIED, "a ledger row"))
+        absent = [row for row in ids if row not in here]
+        owners = {row: row.rsplit(".", 2)[0] if row.count(".") >= 2 else "" for row in absent}
+        known = set(Relay.objects.filter(pk__in=set(owners.values())).values_list("pk", flat=True))
+        travelled: dict[str, set[str] | None] = {}
+        for row, owner in owners.items():
+            if owner in known:
+                answers[row] = Answer(Verdict.DANGLING, "no such ledger row")
+                continue
+            if owner not in travelled:
+                travelled[owner] = self._travelled(owner)
+            rows = travelled[owner]
+            if rows is not None and row in rows:
+                answers[row] = Answer(Verdict.VERIFIED, "a row of the ledger that travels with the repository")
+            else:
+                answers[row] = Answer(Verdict.UNKNOWN, "a row of a relay that is not known here")
+        return answers
+
+    def _travelled(self, relay_id: str) -> set[str] | None:
+        if self.git is None or not relay_id:
+            return None
+        try:
+            rows = self.git.read_ledger_ref(relay_id)
+        except StoreUnavailable:
+            return None  # the row stays unknown
+        return None if rows is None else {str(row["id"]) for row in rows}
+
+    def _by_line(self, lines: dict[str, tuple[str, int]]) -> dict[str, Answer]:
+        if self.git is None:
+            return dict.fromkeys(lines, Answer(Verdict.UNKNOWN, "no repository to read the line from"))
+        if self.tip is None:
+            return dict.fromkeys(lines, Answer(Verdict.DANGLING, "the branch does not exist"))
+        answers: dict[str, Answer] = {}
+        try:
+            files = self.git.read_files(self.tip, [path for path, _ in lines.values()])
+        except StoreUnavailable as error:
+            return dict.fromkeys(lines, Answer(Verdict.UNKNOWN, error.evidence))
+        split = {path: None if raw is None else raw.split(b"\n") for path, raw in files.items()}
+        for ref, (path, number) in lines.items():
+            rows = split[path]
+            if rows is None:
+                answers[ref] = Answer(Verdict.DANGLING, "no such file at the tip")
+            elif number > len(rows) or not rows[number - 1].strip():
+                answers[ref] = Answer(Verdict.DANGLING, "the file has no such row")
+            elif not _well_formed(rows[number - 1]):
+                answers[ref] = Answer(Verdict.DANGLING, "the row is not well-formed")
+            else:
+                answers[ref] = Answer(Verdict.VERIFIED, "a well-formed row at the tip")
+        return answers
+
+
+def _well_formed(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False

@@ -1,0 +1,191 @@
+"""Parked work: kept as a commit under our own ref, laid back before the successor starts.
+
+Rules, Safe point: "stored (untracked files included) as a commit under `refs/relay/wip/<relay>/<leg>`, … so that parked
+never means lost. The successor lays it back before its agent starts; on conflict the work stays under the ref, the leg
+starts clean with `RELAY_WIP_STALE`."
+"""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from relays.core.vocabulary import Extra
+from relays.stores.base import StoreUnavailable
+from relays.stores.gitrun import is_sha, need_ref, need_sha, text
+from relays.stores.gitwrite import IDENTITY
+
+if TYPE_CHECKING:
+    from relays.stores.worktree import WorkTree
+
+APPLIED: Final = "applied"
+_LONG: Final = 120.0  # seconds; a whole tree may be read or written
+
+
+def store(tree: "WorkTree", ref: str, message: str) -> str | None:
+    """See WorkTree.store_wip."""
+    need_ref(ref)
+    head = tree.head()
+    work, index = _trees(tree)
+    base = _tree_of(tree, head)
+    staged = index if index is not None and _only_in(tree, index, base, work) else None
+    if work == base and staged is None:
+        return None
+    kept = _kept(tree, ref)
+    if kept is not None and kept[1:] == (work, head, staged):
+        return kept[0]
+    parents = ["-p", head]
+    if staged is not None:
+        # what is staged differs from the files too: it hangs beside, as git's own stash does it
+        parents += ["-p", _commit(tree, staged, ["-p", head], "Index of parked work")]
+    made = _commit(tree, work, parents, message)
+    tree.git(["update-ref", "--no-deref", ref, made])
+    return made
+
+
+def _trees(tree: "WorkTree") -> tuple[str, str | None]:
+    """The files as a tree, and the index as a tree (None in the middle of a merge), through an index of our own."""
+    with tempfile.TemporaryDirectory(prefix="relay-index-") as folder:
+        own = Path(folder) / "index"
+        real = tree.git_dir / "index"
+        env = {"GIT_INDEX_FILE": str(own)}
+        if real.exists():
+            shutil.copyfile(real, own)  # a copy: it knows which files are unchanged, so they are not read again
+        else:
+            tree.git(["read-tree", "HEAD"], env=env)
+        result = tree.git(["write-tree"], env=env, ok=(0, 128))
+        index = text(result.out).strip() if result.code == 0 else None
+        add = [
+            "-C",
+            str(tree.top()),
+            "-c",
+            "advice.addEmbeddedRepo=false",
+            "-c",
+            "core.safecrlf=false",
+            "add",
+            "-A",
+            "--sparse",
+        ]
+        tree.git([*add, "--", "."], env=env, timeout=_LONG)
+        return text(tree.git(["write-tree"], env=env).out).strip(), index
+
+
+def _only_in(tree: "WorkTree", index: str, base: str, work: str) -> bool:
+    """Whether the index holds something that neither HEAD nor the files have."""
+    if index in {base, work}:
+        return False
+    return bool(_changed(tree, base, index) & _changed(tree, index, work))
+
+
+def _changed(tree: "WorkTree", old: str, new: str, kind: str = "") -> frozenset[str]:
+    """Paths that differ; `kind`: only those added (A) or deleted (D)."""
+    pick = [f"--diff-filter={kind}"] if kind else []
+    out = tree.git(["diff-tree", "-r", "-z", "--name-only", "--no-renames", *pick, old, new, "--"]).out
+    return frozenset(os.fsdecode(name) for name in out.split(b"\0") if name)
+
+
+def _in_the_way(tree: "WorkTree", parent: str, sha: str) -> bool:
+    """Whether a file that git ignores lies where parked work would put one; git itself would overwrite it."""
+    root = tree.top()
+    gone = _changed(tree, parent, sha, "D")
+    for name in _changed(tree, parent, sha, "A"):
+        place = Path(name)
+        if os.path.lexists(root / place) and not any(Path(path).is_relative_to(place) for path in gone):
+            return True
+        above = [folder for folder in place.parents if os.path.lexists(root / folder) and not (root / folder).is_dir()]
+        if any(str(folder) not in gone for folder in above):
+            return True
+    return False
+
+
+def _tree_of(tree: "WorkTree", sha: str) -> str:
+    return text(tree.git(["rev-parse", "--verify", "--end-of-options", f"{need_sha(sha)}^{{tree}}"]).out).strip()
+
+
+def _kept(tree: "WorkTree", ref: str) -> tuple[str, str, str, str | None] | None:
+    """What stands under the ref: commit, tree, first parent, tree of the second parent."""
+    out = text(tree.git(["rev-parse", "-q", "--verify", ref], ok=(0, 1)).out).strip()
+    if not is_sha(out):
+        return None
+    body = text(tree.git(["cat-file", "commit", out], ok=(0, 128)).out).partition("\n\n")[0].splitlines()
+    roots = [line.removeprefix("tree ") for line in body if line.startswith("tree ")]
+    parents = [line.removeprefix("parent ") for line in body if line.startswith("parent ")]
+    if len(roots) != 1 or not parents:
+        return None
+    return out, roots[0], parents[0], _tree_of(tree, parents[1]) if len(parents) > 1 else None
+
+
+def _commit(tree: "WorkTree", content: str, parents: list[str], message: str) -> str:
+    made = tree.git(["commit-tree", content, *parents], stdin=f"{message.strip()}\n".encode(), env=IDENTITY)
+    return need_sha(text(made.out).strip())
+
+
+def lay_back(tree: "WorkTree", sha: str) -> str:
+    """See WorkTree.lay_back."""
+    head = tree.head()
+    parents = text(tree.git(["rev-list", "--parents", "-n1", need_sha(sha), "--"]).out).split()[1:]
+    if not parents:
+        raise StoreUnavailable(f"{sha} is not parked work: it has no parent")
+    same = _tree_of(tree, parents[0]) == _tree_of(tree, head)
+    state = tree.state()
+    if not state.known or state.operation:
+        raise StoreUnavailable(f"the work tree is busy: {state.operation or 'it cannot be read'}", where=str(tree.path))
+    if state.dirty:
+        if same and _trees(tree)[0] == _tree_of(tree, sha):
+            return APPLIED
+        raise StoreUnavailable(
+            "the work tree holds other changes", where=str(tree.path), fix="store and clean it first"
+        )
+    if _in_the_way(tree, parents[0], sha):
+        return Extra.WIP_STALE.value
+    if same:
+        # two-way: from the tree that is there to the tree that was parked
+        done = tree.git(["read-tree", "-m", "-u", head, sha], ok=(0, 1, 128), timeout=_LONG).code == 0
+    else:
+        line = ["-m", "1"] if len(parents) > 1 else []
+        pick = ["-c", "rerere.enabled=false", "cherry-pick", "--no-commit", "--keep-redundant-commits", *line, sha]
+        done = tree.git(pick, ok=(0, 1, 128), env=IDENTITY, timeout=_LONG).code == 0
+    if not done:
+        clean_to_head(tree, untracked=False)
+        return Extra.WIP_STALE.value
+    tree.git(["read-tree", "HEAD"])  # the index as the agent left it is unknown: everything lies there unstaged
+    tree.git(["update-index", "-q", "--refresh"], ok=(0, 1), timeout=_LONG)
+    return APPLIED
+
+
+def clean_to_head(tree: "WorkTree", untracked: bool = True) -> None:
+    """See WorkTree.clean_to_head. `untracked`: remove files that git does not know, too."""
+    git_dir = tree.git_dir
+    if (git_dir / "index.lock").exists():
+        raise StoreUnavailable(
+            "index.lock is held by another git process", where=str(tree.path), fix="end that process"
+        )
+    back: str | None = None
+    if (git_dir / "rebase-merge").is_dir() or (git_dir / "rebase-apply").is_dir():
+        back = _branch_in(git_dir / "rebase-merge" / "head-name") or _branch_in(git_dir / "rebase-apply" / "head-name")
+        mailbox = (git_dir / "rebase-apply" / "applying").exists()
+        # quit, not abort: what git had stashed away goes to the list of stashes instead of being thrown away
+        tree.git(["am" if mailbox else "rebase", "--quit"])
+    if (git_dir / "BISECT_LOG").exists():
+        back = back or _branch_in(git_dir / "BISECT_START")
+        tree.git(["reset", "-q", "--hard", "HEAD"], timeout=_LONG)
+        tree.git(["bisect", "reset", "HEAD"])
+    if (git_dir / "sequencer").is_dir():
+        tree.git(["cherry-pick", "--quit"])
+    if back is not None:
+        tree.git(["symbolic-ref", "HEAD", back])
+    tree.git(["reset", "-q", "--hard", "HEAD"], timeout=_LONG)
+    if untracked:
+        tree.git(["-C", str(tree.top()), "clean", "-f", "-d", "-q"], timeout=_LONG)
+
+
+def _branch_in(path: Path) -> str | None:
+    """The branch that git wrote down to come back to, as a full ref name."""
+    try:
+        name = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    if not name or name == "detached HEAD" or is_sha(name):
+        return None
+    return need_ref(name if name.startswith("refs/heads/") else f"refs/heads/{name}")
