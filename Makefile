@@ -1,0 +1,107 @@
+# `make` alone lists the verbs. A fresh machine needs python3 (3.11 or newer) and git, nothing else.
+
+SHELL := /bin/sh
+VENV ?= .venv
+PYTHON ?= python3
+PORT ?= 8000
+# where `make test-postgres` looks for PostgreSQL; it makes its own scratch databases there
+POSTGRES ?= postgres://postgres@127.0.0.1:5432/relaysite
+PY := $(VENV)/bin/python
+PYTEST := $(PY) -m pytest
+# without the slow ones; leave some out or choose some with ARGS="-k baton"
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-postgres slow chaos check format lock clean
+
+help: ## list these verbs
+	@echo "make run            web, worker and beat on 127.0.0.1:$(PORT); on an empty database the tour too (PORT=8001)"
+	@echo "make test           the default tests on SQLite"
+	@echo "make test-postgres  the same tests on PostgreSQL ($(POSTGRES))"
+	@echo "make slow           the tests that take longer"
+	@echo "make chaos          the tests that kill processes at random moments"
+	@echo "make check          format, lint, types, layers, migrations, templates"
+	@echo "make format         write the format that make check wants"
+	@echo "make lock           pin requirements*.in with hashes (needs uv)"
+	@echo "make clean          remove caches and the environment; var/ stays"
+
+# ---- the environment: made once, made again when the pinned requirements change ------------------------------------
+
+define make_venv
+	@command -v git >/dev/null 2>&1 || { \
+		echo "git was not found: install git 2.34 or newer, then run make again" >&2; exit 1; }
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+		echo "$(PYTHON) was not found: install Python 3.11 or newer, or name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "$(PYTHON) is older than 3.11: install Python 3.11 or newer, or name one: make PYTHON=python3.12" >&2; exit 1; }
+	@if ! $(PY) -c '' >/dev/null 2>&1; then \
+		echo "making the environment in $(VENV)"; \
+		if command -v uv >/dev/null 2>&1; then uv venv --quiet --clear --python $(PYTHON) $(VENV); \
+		elif $(PYTHON) -c 'import venv, ensurepip' >/dev/null 2>&1; then $(PYTHON) -m venv --clear $(VENV); \
+		else echo "$(PYTHON) has no venv: install it (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; fi; \
+	fi
+endef
+
+define install
+	@echo "installing $(1)"
+	@if command -v uv >/dev/null 2>&1; then \
+		uv pip install --quiet --python $(PY) --require-hashes $(addprefix -r ,$(1)); \
+	else \
+		$(PY) -m pip install --quiet --disable-pip-version-check --require-hashes $(addprefix -r ,$(1)); \
+	fi
+endef
+
+$(VENV)/.ready: requirements.txt
+	$(make_venv)
+	$(call install,requirements.txt)
+	@touch $@
+
+$(VENV)/.ready-dev: requirements.txt requirements-dev.txt $(VENV)/.ready
+	$(call install,requirements.txt requirements-dev.txt)
+	@touch $@
+
+# ---- run ------------------------------------------------------------------------------------------------------------
+
+run: $(VENV)/.ready ## web, worker and beat as one
+	@exec $(PY) manage.py relay serve --port $(PORT)
+
+# ---- tests ----------------------------------------------------------------------------------------------------------
+
+test: $(VENV)/.ready-dev
+	$(PYTEST) -m "not slow and not chaos" $(ARGS)
+
+test-postgres: $(VENV)/.ready-dev
+	DATABASE_URL="$(POSTGRES)" $(PYTEST) -m "not slow and not chaos" $(ARGS)
+
+slow: $(VENV)/.ready-dev
+	$(PYTEST) -m "slow" $(ARGS)
+
+chaos: $(VENV)/.ready-dev
+	$(PYTEST) -m "chaos" $(ARGS)
+
+# ---- checks ---------------------------------------------------------------------------------------------------------
+
+check: $(VENV)/.ready-dev
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(PY) manage.py makemigrations --check --dry-run
+	find templates -name '*.html' | sort | xargs $(VENV)/bin/djade --target-version 5.2 --check
+	$(VENV)/bin/djlint --lint --quiet templates
+
+format: $(VENV)/.ready-dev
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+	find templates -name '*.html' | sort | xargs $(VENV)/bin/djade --target-version 5.2
+
+lock:
+	@command -v uv >/dev/null 2>&1 || { echo "make lock needs uv: pip install uv" >&2; exit 1; }
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		requirements.in --output-file requirements.txt
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+		requirements-dev.in --output-file requirements-dev.txt
+
+clean:
+	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache test-results
+	find relays relaysite tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,152 @@
+"""What every act of a person shares: who acts, what refuses, and the append-only record that comes first.
+
+architecture.md: "A decision of a person goes the same way: recorded first, carried out after, confirmed by what is
+then observed."
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import IntegrityError, transaction
+
+from relays.models import Decision, GateEpisode, Relay
+from relays.reports import roles
+
+GENESIS = "0" * 64
+
+
+class Refused(Exception):
+    """An act that does not happen: one line that says what, where and what to do. Nothing was changed."""
+
+    exit_code = 2
+
+
+class Usage(Refused):
+    exit_code = 2
+
+
+class Held(Refused):
+    exit_code = 6
+
+
+class NotPermitted(Refused):
+    exit_code = 12
+
+
+class NotLegalNow(Refused):
+    exit_code = 13
+
+
+class ChangedSinceSeen(Refused):
+    exit_code = 13
+
+
+class NotFound(Refused):
+    exit_code = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who acts: a user of the product and, on the command line, the operating system's user beside it."""
+
+    user: User
+    os_user: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What an act on a relay led to: `will` is drain, now, start or none."""
+
+    relay: str
+    status: str
+    leg: int | None
+    will: str
+
+
+def need(actor: Actor, right: str, what: str) -> None:
+    """Raise NotPermitted unless the actor may."""
+    if not actor.user.is_active or not roles.may(actor.user, right):
+        raise NotPermitted(
+            f"{what}: user {actor.user.get_username()} has no role that may {right}; "
+            f"ask an admin for the role {roles.ROLE_FOR[right]}"
+        )
+
+
+def relay_or_refuse(relay_id: str) -> Relay:
+    relay = Relay.objects.select_related("owner").filter(pk=relay_id).first()
+    if relay is None:
+        raise NotFound(f"relay {relay_id!r} is not known here; `relay list` shows those that are")
+    return relay
+
+
+def gate_or_refuse(gate_id: object) -> GateEpisode:
+    text = str(gate_id)
+    if text.isascii() and text.isdecimal() and len(text) < 19:
+        gate = GateEpisode.objects.select_related("relay", "leg").filter(pk=int(text)).first()
+        if gate is not None:
+            return gate
+    raise NotFound(f"gate {text!r} is not known here; `relay status ID` lists a relay's gates")
+
+
+def record(
+    actor: Actor,
+    act: str,
+    *,
+    now: datetime,
+    relay: Relay | None = None,
+    gate: GateEpisode | None = None,
+    comment: str = "",
+    seen: str = "",
+    detail: Mapping[str, Any] | None = None,
+) -> Decision:
+    """Append one decision to the hash chain. Call it inside the transaction that requests what was decided."""
+    while True:
+        last = Decision.objects.order_by("-seq").values("seq", "digest").first()
+        seq = last["seq"] + 1 if last else 1
+        previous = last["digest"] if last else GENESIS
+        row = Decision(
+            seq=seq,
+            relay=relay,
+            gate=gate,
+            act=act,
+            actor=actor.user,
+            os_user=actor.os_user,
+            comment=comment,
+            seen=seen,
+            detail=dict(detail or {}),
+            previous=previous,
+            at=now,
+        )
+        row.digest = chain_digest(row)
+        try:
+            with transaction.atomic():
+                row.save(force_insert=True)
+        except IntegrityError:
+            # another act took this number at the same time; the chain goes on behind it
+            if Decision.objects.filter(seq=seq).exists():
+                continue
+            raise
+        return row
+
+
+def chain_digest(row: Decision) -> str:
+    """sha256 over the row's content and the digest before it."""
+    content = {
+        "seq": row.seq,
+        "relay": row.relay_id,
+        "gate": row.gate_id,
+        "act": row.act,
+        "actor": row.actor_id,
+        "os_user": row.os_user,
+        "comment": row.comment,
+        "seen": row.seen,
+        "detail": row.detail,
+        "previous": row.previous,
+        "at": row.at.astimezone(UTC).isoformat(timespec="microseconds"),
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()

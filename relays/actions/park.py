@@ -1,0 +1,87 @@
+"""Park and stop: a person ends a relay's legs, at the next safe point or now."""
+
+from django.db import transaction
+from django.utils import timezone
+
+from relays.actions.base import Actor, NotLegalNow, Outcome, need, record, relay_or_refuse
+from relays.driver import gates
+from relays.driver.changes import INBOX, RELAYS, bump, change_relay, ring, topic
+from relays.driver.leases import release
+from relays.models import LIVE_STATES, Leg, LegState, Relay, RelayStatus, Request
+
+QUIET = (RelayStatus.READY, RelayStatus.WAITING, RelayStatus.IDLE)
+
+
+def park(actor: Actor, relay_id: str, *, now: bool = False, comment: str = "") -> Outcome:
+    """Park a relay: drain to the next safe point, or (`now`) end its leg at once. Parking twice changes nothing."""
+    return _end(actor, relay_id, "park", now, comment)
+
+
+def stop(actor: Actor, relay_id: str, *, now: bool = False, comment: str = "") -> Outcome:
+    """Stop a relay for good: no leg ever follows. Its branch, batons and records stay."""
+    return _end(actor, relay_id, "stop", now, comment)
+
+
+def _end(actor: Actor, relay_id: str, act: str, immediate: bool, comment: str) -> Outcome:
+    relay = relay_or_refuse(relay_id)
+    need(actor, "operate", f"{act} {relay_id}")
+    moment = timezone.now()
+    request = Request.NOW if immediate else Request.DRAIN
+    with transaction.atomic():
+        # the lock of the relay's row puts this act before or after a supervisor's start of a leg, never between
+        Relay.objects.filter(pk=relay_id).update(last_data_at=relay.last_data_at)
+        relay.refresh_from_db()
+        if relay.final:
+            raise NotLegalNow(f"{act} {relay_id}: it is {relay.status}; a {relay.status} relay stays {relay.status}")
+        live = Leg.objects.filter(relay=relay, state__in=LIVE_STATES).first()
+        if act == "park" and relay.status == RelayStatus.PARKED:
+            return Outcome(relay_id, relay.status, _number(relay), "none")
+        record(
+            actor,
+            f"{act}_now" if immediate else act,
+            now=moment,
+            relay=relay,
+            comment=comment,
+            detail={"status": relay.status, "leg": live.number if live else None},
+        )
+        if live:
+            if getattr(relay, act) != Request.NOW:
+                Relay.objects.filter(pk=relay_id).update(**{act: request})
+            will = "now" if Request.NOW in (request, getattr(relay, act)) else "drain"
+        elif act == "park":
+            change_relay(
+                relay_id,
+                RelayStatus.PARKED,
+                frm=QUIET,
+                now=moment,
+                why=f"parked by {actor.user.get_username()}",
+                next_at=None,
+                park=Request.NONE,
+            )
+            gates.withdraw_requested(relay_id, moment)
+            will = "none"
+        else:
+            Leg.objects.filter(relay=relay, state=LegState.PENDING).update(state=LegState.VOID)
+            change_relay(
+                relay_id,
+                RelayStatus.STOPPED,
+                frm=(*QUIET, RelayStatus.PARKED),
+                now=moment,
+                why=f"stopped by {actor.user.get_username()}",
+                next_at=None,
+                ended_reason="STOPPED",
+                ended_at=moment,
+                stop=Request.NONE,
+                park=Request.NONE,
+            )
+            gates.supersede_open(relay_id, moment)
+            release(relay_id)
+            will = "none"
+        bump(topic(relay_id), RELAYS, INBOX)
+        ring(relay_id)
+    relay.refresh_from_db()
+    return Outcome(relay_id, relay.status, _number(relay), will)
+
+
+def _number(relay: Relay) -> int | None:
+    return relay.legs.order_by("-number").values_list("number", flat=True).first()

@@ -1,0 +1,63 @@
+"""Users of the command line: `--as USER`, the user `local`, and making users with a role."""
+
+import getpass
+import re
+from collections.abc import Sequence
+
+from django.contrib.auth.models import Group, User
+from django.db import IntegrityError, transaction
+
+from relays.actions.base import Actor, NotFound, Usage
+from relays.reports import roles
+
+LOCAL = "local"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,149}")
+
+
+def os_user() -> str:
+    """The operating system's user, recorded beside the actor."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return ""
+
+
+def actor(name: str = "") -> Actor:
+    """The actor of a command: the named user, else `local`, who holds every role of this machine's command line."""
+    if not name:
+        return Actor(_with_roles(LOCAL, roles.ROLES), os_user())
+    user = User.objects.filter(username=name).first()
+    if user is None:
+        raise NotFound(f"--as {name}: no such user; make one with `relay user add {name} --role operator`")
+    return Actor(user, os_user())
+
+
+def approvers() -> int:
+    """How many people may approve: active users with the right to review, the tour's machine user left out."""
+    holders = User.objects.filter(is_active=True, groups__name__in=["reviewer", "admin"]) | User.objects.filter(
+        is_active=True, is_superuser=True
+    )
+    return holders.exclude(username="tour").distinct().count()
+
+
+def _with_roles(name: str, names: Sequence[str]) -> User:
+    user = User.objects.filter(username=name).first()
+    if user is None:
+        try:
+            with transaction.atomic():
+                user = User.objects.create_user(name)
+                user.groups.set([Group.objects.get_or_create(name=role)[0] for role in names])
+        except IntegrityError:
+            user = User.objects.get(username=name)
+    return user
+
+
+def add(name: str, role: str) -> User:
+    """Make a user with one role; an existing user gets the role in addition."""
+    if not NAME.fullmatch(name):
+        raise Usage(f"user name {name!r} is not usable: take letters, digits and . _ @ + -, at most 150")
+    if role not in roles.ROLES:
+        raise Usage(f"role {role!r} is not known: take one of {', '.join(roles.ROLES)}")
+    user = _with_roles(name, (role,))
+    user.groups.add(Group.objects.get_or_create(name=role)[0])
+    return user

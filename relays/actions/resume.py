@@ -1,0 +1,52 @@
+"""Resume: an operator lets a parked relay go on."""
+
+from django.db import transaction
+from django.utils import timezone
+
+from relays.actions.base import Actor, NotLegalNow, Outcome, need, record, relay_or_refuse
+from relays.driver import gates, successor
+from relays.driver.changes import INBOX, RELAYS, bump, ring, topic
+from relays.models import OPEN_GATES, GateEpisode, GateState, Relay, RelayStatus, Request
+
+
+def resume(actor: Actor, relay_id: str, comment: str = "") -> Outcome:
+    """Resume a relay that a person parked, or one whose gate is approved (`resume = by_operator`).
+
+    rules.md: "Resume restarts hysteresis and the empty run, not the cap". A relay that is being parked goes on
+    without a new leg.
+    """
+    relay = relay_or_refuse(relay_id)
+    need(actor, "operate", f"resume {relay_id}")
+    moment = timezone.now()
+    with transaction.atomic():
+        Relay.objects.filter(pk=relay_id).update(last_data_at=relay.last_data_at)
+        relay.refresh_from_db()
+        if relay.final:
+            raise NotLegalNow(f"resume {relay_id}: it is {relay.status}; start a new relay for more work")
+        waiting = list(GateEpisode.objects.filter(relay=relay, state__in=OPEN_GATES))
+        if relay.status != RelayStatus.PARKED:
+            if relay.park == Request.DRAIN:
+                record(actor, "resume", now=moment, relay=relay, comment=comment, detail={"withdrew": "park"})
+                Relay.objects.filter(pk=relay_id).update(park=Request.NONE)
+                bump(topic(relay_id), RELAYS)
+                ring(relay_id)
+            return Outcome(relay_id, relay.status, successor.last_number(relay_id), "none")
+        undecided = [gate for gate in waiting if gate.state == GateState.WAITING]
+        if undecided:
+            gate = undecided[0]
+            raise NotLegalNow(
+                f"resume {relay_id}: gate {gate.pk} ({gate.token}) waits for a decision; "
+                f"`relay approve {gate.pk}` or `relay refuse {gate.pk}` first"
+            )
+        refused = gates.last_refusal(relay_id)
+        if refused is not None:
+            raise NotLegalNow(
+                f"resume {relay_id}: gate {refused.pk} ({refused.token}) was refused; "
+                f"reopen it with `relay refuse {refused.pk} --reopen`, or stop the relay"
+            )
+        record(actor, "resume", now=moment, relay=relay, comment=comment)
+        successor.request(relay, moment, gates_approved=[g for g in waiting if g.state == GateState.APPROVED])
+        bump(topic(relay_id), RELAYS, INBOX)
+        ring(relay_id)
+    relay.refresh_from_db()
+    return Outcome(relay_id, relay.status, successor.last_number(relay_id), "start")

@@ -1,0 +1,172 @@
+"""Start a relay: everything is checked first; a refused start makes nothing."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from relays.actions.base import Actor, Held, Refused, Usage, need, record
+from relays.agents import registry
+from relays.agents.base import AgentArgError
+from relays.core import donewhen, objective, policy, region
+from relays.core.vocabulary import Extra, Mode
+from relays.driver import leases, places, successor
+from relays.driver.changes import INBOX, RELAYS, bump, ring, topic
+from relays.models import Relay, RelayStatus
+from relays.stores import git as git_store
+from relays.stores.base import StoreUnavailable
+
+SITE_POLICY: Mapping[str, Any] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class StartRequest:
+    """What the form, the API and the command line hand over."""
+
+    repo: str
+    objective: str
+    done_when: str
+    agent: str
+    region: Sequence[str] = ()
+    agent_args: Mapping[str, str] = field(default_factory=dict)
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    sets: Sequence[str] = ()
+    mode: str = ""
+    watch: bool = False
+
+
+def start(actor: Actor, request: StartRequest) -> Relay:
+    """Make the relay, its region lease and leg 0 in one transaction, and ring for a driver.
+
+    Raises Usage, Held (exit 6, COLLISION_RISK with the holder) or NotPermitted; nothing is made then.
+    """
+    need(actor, "operate", "start a relay")
+    try:
+        done = donewhen.parse(request.done_when)
+        pin = objective.make_pin("pin", request.objective)
+        held_region = region.check_region(tuple(request.region) or ("**",))
+        adapter = registry.adapter(request.agent)
+        adapter.check_args(dict(request.agent_args))
+    except (
+        donewhen.DoneWhenError,
+        objective.ObjectiveError,
+        region.RegionError,
+        registry.UnknownAgent,
+        AgentArgError,
+    ) as error:
+        raise Usage(f"start: {error}") from error
+    if request.watch:
+        raise Usage("start: --watch is not driven yet; state a done_when that can come true")
+    if done.prose:
+        raise Usage(
+            f"start: done_when {request.done_when!r} is prose ({done.why_prose}); prose goals are not driven yet, "
+            'so use clauses such as issues:none open, file:GLOB or cmd:"…"'
+        )
+    place, store, tip = _repository(request.repo)
+    snapshot = _policy(request, store, tip)
+    in_place = snapshot.workspace == "in_place"
+    if in_place and not place.head_branch:
+        raise Usage(f"start: {place.top} has no branch checked out; switch to one, or leave workspace at worktree")
+    moment = timezone.now()
+    while True:
+        relay_id = _next_id(store, moment)
+        relay = Relay(
+            id=relay_id,
+            status=RelayStatus.READY,
+            status_at=moment,
+            created_at=moment,
+            objective=pin.text,
+            done_when=done.text,
+            region=list(held_region),
+            repo=str(place.top),
+            git_dir=str(place.git_dir),
+            branch=(place.head_branch or "") if in_place else f"relay/{relay_id}",
+            worktree=str(place.top) if in_place else str(places.worktree(relay_id)),
+            start_sha=tip,
+            agent=adapter.name,
+            agent_args=dict(request.agent_args),
+            policy=policy.to_snapshot(snapshot),
+            mode=Mode(snapshot.mode),
+            owner=actor.user,
+            os_user=actor.os_user,
+        )
+        own = objective.make_pin(f"pin-{relay_id.lower()}", request.objective)
+        relay.pin_id, relay.objective_digest = own.pin_id, own.digest
+        try:
+            with transaction.atomic():
+                _create(actor, relay, held_region, moment)
+        except IntegrityError:
+            if Relay.objects.filter(pk=relay_id).exists():
+                continue  # another start took the number
+            raise
+        return relay
+
+
+def _create(actor: Actor, relay: Relay, held_region: tuple[str, ...], moment: datetime) -> None:
+    relay.save(force_insert=True)
+    holder = leases.acquire(relay, held_region, moment)
+    if holder:
+        raise Held(
+            f"start: {Extra.COLLISION_RISK}: region {' '.join(held_region)} in {relay.repo} overlaps the one that "
+            f"{holder} holds; narrow --region, or wait until {holder} is done or stopped"
+        )
+    successor.first(relay)
+    record(
+        actor,
+        "start",
+        now=moment,
+        relay=relay,
+        detail={
+            "objective_digest": relay.objective_digest,
+            "done_when": relay.done_when,
+            "region": list(held_region),
+            "agent": relay.agent,
+            "agent_args": relay.agent_args,
+        },
+    )
+    bump(topic(relay.pk), RELAYS, INBOX)
+    ring(relay.pk)
+
+
+def _repository(repo: str) -> tuple[git_store.RepoPlace, git_store.GitStore, str]:
+    try:
+        place = git_store.discover(Path(repo))
+        if place.bare:
+            raise Usage(f"start: --repo {repo} is a bare repository; name a work tree")
+        store = git_store.GitStore(place.git_dir, places.shield())
+    except StoreUnavailable as error:
+        raise Usage(f"start: --repo {repo}: {error.evidence}") from error
+    if not place.head_sha:
+        raise Usage(f"start: --repo {repo} has no commit yet; make a first commit")
+    return place, store, place.head_sha
+
+
+def _policy(request: StartRequest, store: git_store.GitStore, tip: str) -> policy.Policy:
+    try:
+        text = store.read_file(tip, "dos.toml")
+        own = policy.parse_toml_relay_table(text.decode("utf-8", "replace")) if text else None
+        start = dict(request.policy)
+        if request.mode:
+            start["mode"] = request.mode
+        return policy.build(SITE_POLICY, own, start, request.sets)
+    except policy.PolicyError as error:
+        raise Usage(f"start: policy: {error}") from error
+    except StoreUnavailable as error:
+        raise Refused(f"start: dos.toml of {request.repo} cannot be read: {error.evidence}") from error
+
+
+def _next_id(store: git_store.GitStore, moment: datetime) -> str:
+    """`RLY-YYYYMMDD-NNNN`, free here and in the repository: another database may have driven relays there too."""
+    day = f"RLY-{timezone.localtime(moment):%Y%m%d}-"
+    newest = Relay.objects.filter(pk__startswith=day).order_by("-pk").values_list("pk", flat=True).first()
+    number = int(newest.removeprefix(day)) if newest else 0
+    taken = {name.rpartition("/")[2] for name in store.refs(f"refs/heads/relay/{day}")}
+    while True:
+        number += 1
+        relay_id = f"{day}{number:04d}"
+        if relay_id not in taken:
+            return relay_id

@@ -1,0 +1,40 @@
+"""One short idempotent step for one relay: what a doorbell leads to, on whichever worker hears it."""
+
+from datetime import datetime
+
+from django.db import transaction
+from django.utils import timezone
+
+from relays.driver import spawn
+from relays.driver.changes import INBOX, RELAYS, bump, change_relay, topic
+from relays.models import LIVE_STATES, OPEN_STATES, Leg, Relay, RelayStatus
+
+DRIVEN = (RelayStatus.READY, RelayStatus.RUNNING, RelayStatus.WAITING)
+
+
+def advance(relay_id: str) -> str:
+    """Look at one relay and do the one thing that is due: nothing, `ready`, or a supervisor started. Safe to repeat."""
+    now = timezone.now()
+    relay = Relay.objects.filter(pk=relay_id).first()
+    if relay is None or relay.status not in DRIVEN:
+        return "nothing to do"
+    leg = Leg.objects.filter(relay=relay, state__in=OPEN_STATES).first()
+    if leg is None:
+        return "no open leg"
+    if leg.state not in LIVE_STATES:
+        if relay.status == RelayStatus.WAITING and not _due(relay, now):
+            return "waits"
+        if relay.status != RelayStatus.READY:
+            return "waits"
+    return "started" if spawn.supervisor(relay_id, leg.pk) else "driven"
+
+
+def _due(relay: Relay, now: datetime) -> bool:
+    """A wait that is over makes the relay ready."""
+    if relay.next_at is not None and relay.next_at > now:
+        return False
+    with transaction.atomic():
+        moved = change_relay(relay.pk, RelayStatus.READY, frm=[RelayStatus.WAITING], now=now, next_at=None)
+        bump(topic(relay.pk), RELAYS, INBOX)
+    relay.refresh_from_db()
+    return moved

@@ -1,0 +1,77 @@
+"""Conditional changes of state, the change number and the doorbell: what every writer of relay state goes through."""
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from celery import current_app
+from django.db import transaction
+from django.db.models import F
+from kombu.exceptions import OperationalError as BrokerError
+
+from relays.core import lifecycle
+from relays.models import GateEpisode, Leg, Pulse, Relay, Topic
+
+log = logging.getLogger(__name__)
+
+INBOX = "inbox"
+RELAYS = "relays"
+
+
+def topic(relay_id: str) -> str:
+    return f"relay:{relay_id}"
+
+
+def bump(*topics: str) -> int:
+    """Raise the change number and mark `topics` with it. Call it last in the transaction of a visible write.
+
+    The single row is locked until the commit, so numbers become visible in their order and a page misses none.
+    """
+    if not Pulse.objects.filter(pk=1).update(number=F("number") + 1):
+        Pulse.objects.get_or_create(pk=1)
+        Pulse.objects.filter(pk=1).update(number=F("number") + 1)
+    number = Pulse.objects.values_list("number", flat=True).get(pk=1)
+    for name in topics:
+        Topic.objects.update_or_create(name=name, defaults={"number": number})
+    return number
+
+
+def ring(relay_id: str) -> None:
+    """Ring for a relay after the commit. A lost bell costs time only: `reconcile` rings again."""
+
+    def send() -> None:
+        try:
+            current_app.send_task("relays.tasks.advance", args=[relay_id], ignore_result=True, retry=False)
+        except (BrokerError, OSError) as error:
+            log.warning("bell for %s not rung (%s); reconcile will find it", relay_id, error)
+
+    transaction.on_commit(send)
+
+
+def change_relay(relay_id: str, to: str, *, frm: Iterable[str], now: datetime, why: str = "", **fields: Any) -> bool:
+    """Move a relay if it is in one of `frm`; False when somebody else moved it first. An illegal pair is a bug."""
+    sources = list(frm)
+    for source in sources:
+        lifecycle.check_change(lifecycle.RELAY, source, to)
+    return bool(
+        Relay.objects.filter(pk=relay_id, status__in=sources).update(
+            status=to, status_why=why[:500], status_at=now, **fields
+        )
+    )
+
+
+def change_leg(leg_pk: int, to: str, *, frm: Iterable[str], **fields: Any) -> bool:
+    """Move a leg if it is in one of `frm`; False when somebody else moved it first."""
+    sources = list(frm)
+    for source in sources:
+        lifecycle.check_change(lifecycle.LEG, source, to)
+    return bool(Leg.objects.filter(pk=leg_pk, state__in=sources).update(state=to, **fields))
+
+
+def change_gate(gate_pk: int, to: str, *, frm: Iterable[str], now: datetime, **fields: Any) -> bool:
+    """Move a gate episode if it is in one of `frm`; False when somebody else moved it first."""
+    sources = list(frm)
+    for source in sources:
+        lifecycle.check_change(lifecycle.GATE, source, to)
+    return bool(GateEpisode.objects.filter(pk=gate_pk, state__in=sources).update(state=to, state_at=now, **fields))

@@ -1,0 +1,332 @@
+"""The end of a leg: judged once, recorded, carried out, and closed in ONE transaction.
+
+states.md, Order of closing: "end decision recorded → agent told `stop` → its process tree gone → tip and tree read
+again (changed: judged again) → the rotation transaction → git note through the outbox. A recorded end decision is
+finished whatever `on_crash` says."
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from relays.core import budget
+from relays.core import progress as core_progress
+from relays.core.lifecycle import EndDecision, EndView, has_successor, judge_end
+from relays.core.policy import Policy
+from relays.core.vocabulary import Ask, Cause, Mode, Reason
+from relays.driver import baton_maker, budgets, gates, leases, progress, rebaton, successor
+from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, ring, topic
+from relays.driver.claim import Claim
+from relays.driver.measure import Measure, Measured, keep_verdicts
+from relays.models import (
+    LIVE_STATES,
+    Baton,
+    Leg,
+    LegState,
+    Outbox,
+    Relay,
+    RelayStatus,
+    Request,
+    Tombstone,
+)
+from relays.stores.base import StoreUnavailable
+from relays.stores.worktree import WorkTree
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """An end decision with what it was judged on."""
+
+    decision: EndDecision
+    measured: Measured
+    made: progress.Made | None
+    empty_run: int
+
+
+class Ending:
+    """Closes one leg. Each step can be repeated after a crash and leads to the same result."""
+
+    def __init__(self, measure: Measure, claim: Claim, policy: Policy) -> None:
+        self.measure, self.claim, self.policy = measure, claim, policy
+        self.relay, self.leg = measure.relay, measure.leg
+
+    def judge(
+        self,
+        cause: Cause | None,
+        *,
+        agent_ended: bool = False,
+        candidates: tuple[str, ...] | None = None,
+    ) -> Judged:
+        """Judge the leg on the tree as the agent left it; commands for the present tip are run where it would fire."""
+        required = self.leg.armed or bool(self.leg.drain_reason)
+        measured = self.measure.look(statement_required=required, candidates=candidates)
+        if measured.stores is not None:
+            self.measure.commands.settle(measured.tip, green=measured.safe.safe and measured.gate.admit)
+            measured = self.measure.look(statement_required=required, candidates=candidates)
+        made: progress.Made | None = None
+        if measured.stores is not None:
+            try:
+                made = progress.of_leg(self.relay, self.leg, measured.stores)
+            except StoreUnavailable:
+                made = None
+        run = core_progress.after_leg(
+            self.relay.empty_run, made.progress.total if made else None, self.policy.no_progress_legs
+        ).run
+        green = self.measure.commands.green_result(measured.tip) if self.policy.green else None
+        decision = judge_end(
+            EndView(
+                done=measured.done,
+                watch=self.relay.watch,
+                watch_pending=True,
+                safe=measured.safe,
+                gate=measured.gate,
+                tree_ok=measured.tree.green_or_parked,
+                empty_legs=run,
+                no_progress_legs=self.policy.no_progress_legs,
+                cause=cause,
+                agent_ended=agent_ended,
+                prose=bool(measured.done and measured.done.prose),
+                green_failed=bool(self.policy.green) and (green is None or not green.passed),
+                crash_parks=self.policy.on_crash == "park",
+            )
+        )
+        return Judged(decision, measured, made, run)
+
+    def record(self, judged: Judged, now: datetime, *, advisory: bool = False) -> None:
+        """The decision first: whoever finds this leg later finishes it."""
+        record = {
+            **judged.decision.as_mapping(),
+            "advisory": advisory,
+            "tip": judged.measured.tip,
+            "dirty": list(judged.measured.tree.dirty[:200]),
+            "parked": judged.measured.tree.parked,
+            "operation": judged.measured.tree.operation,
+            "candidates": list(judged.measured.candidates[:16]),
+            "in_flight": sorted(judged.measured.in_flight)[:64],
+        }
+        with transaction.atomic():
+            self.claim.hold(now)
+            change_leg(
+                self.leg.pk,
+                LegState.ENDING,
+                frm=[state for state in LIVE_STATES if state != LegState.ENDING],
+                end_decision=record,
+            )
+            keep_verdicts(self.leg, judged.measured.gate)
+            bump(topic(self.relay.pk), RELAYS)
+        self.leg.refresh_from_db()
+
+    def again(self, judged: Judged, now: datetime) -> Judged:
+        """After the process tree is gone: judge again if tip or tree changed since the decision was recorded."""
+        recorded = self.leg.end_decision or {}
+        cause = Cause(recorded["cause"]) if recorded.get("cause") else None
+        later = self.judge(cause, agent_ended=cause is Cause.AGENT_EXIT, candidates=judged.measured.candidates)
+        same = (
+            later.measured.tip == recorded.get("tip")
+            and list(later.measured.tree.dirty[:200]) == recorded.get("dirty")
+            and later.measured.tree.operation == recorded.get("operation")
+        )
+        if same:
+            return Judged(judged.decision, later.measured, later.made, later.empty_run)
+        self.leg.end_decision = {**recorded, **later.decision.as_mapping(), "tip": later.measured.tip}
+        with transaction.atomic():
+            self.claim.hold(now)
+            Leg.objects.filter(pk=self.leg.pk, state=LegState.ENDING).update(end_decision=self.leg.end_decision)
+        return later
+
+    def store_work(self) -> str:
+        """Dirty work under refs/relay/wip/<relay>/<leg>, "so that parked never means lost"; "" when there is none."""
+        tree = WorkTree(Path(self.relay.worktree))
+        name = f"refs/relay/wip/{self.relay.pk}/{self.leg.number}"
+        return tree.store_wip(name, f"Work in progress of {self.relay.pk} leg {self.leg.number}") or ""
+
+    def close(self, judged: Judged) -> str:
+        """The rotation transaction: tombstone, baton, the leg's end, the reset transaction, the successor's row.
+
+        Returns the relay's new status. A leg that is closed already is left as it is.
+        """
+        wip, wip_error = "", ""
+        try:
+            wip = self.store_work()
+        except StoreUnavailable as error:
+            wip_error = error.evidence
+        now = timezone.now()
+        decision, measured = judged.decision, judged.measured
+        parts = baton_maker.gather(self.leg, measured, judged.made)
+        advisory = bool((self.leg.end_decision or {}).get("advisory"))
+        with transaction.atomic():
+            self.claim.hold(now)
+            relay = Relay.objects.select_related("owner").get(pk=self.relay.pk)
+            at_sha = measured.tip or self.leg.cursor_sha or relay.start_sha
+            total = judged.made.progress.total if judged.made else 0
+            closed = change_leg(
+                self.leg.pk,
+                LegState.ENDED,
+                frm=[LegState.ENDING],
+                ended_at=now,
+                reason=decision.reason,
+                cause=decision.cause,
+                hold=decision.hold,
+                end_sha=at_sha,
+                wip_sha=wip,
+                advisory=advisory,
+                progress=total if judged.made else None,
+                progress_detail=judged.made.detail if judged.made else {},
+            )
+            if not closed:
+                return relay.status
+            self.leg.refresh_from_db()
+            relay.empty_run = judged.empty_run
+            relay.progress_total += total
+            baton = baton_maker.make(relay, self.leg, measured, parts, decision, wip, now)
+            row = rebaton.store(relay, self.leg, baton, "rotation", now)
+            Tombstone.objects.create(
+                leg=self.leg,
+                reason=decision.reason,
+                cause=decision.cause,
+                hold=decision.hold,
+                at_sha=at_sha,
+                note=baton.tombstone.note,
+                assessment=baton_maker.assessment(self.leg, judged.made, decision, wip, wip_error),
+                at=now,
+            )
+            status = self._move_on(relay, decision, row, measured, advisory, now)
+            Outbox.objects.get_or_create(
+                kind=Outbox.Kind.GIT_NOTE, target=str(row.pk), defaults={"relay": relay, "not_before": now}
+            )
+            Outbox.objects.get_or_create(
+                kind=Outbox.Kind.LEDGER_REF,
+                target=f"{relay.pk}.{self.leg.number}",
+                defaults={"relay": relay, "not_before": now},
+            )
+            bump(topic(relay.pk), RELAYS, INBOX)
+            ring(relay.pk)
+        return status
+
+    def _move_on(
+        self, relay: Relay, decision: EndDecision, row: Baton, measured: Measured, advisory: bool, now: datetime
+    ) -> str:
+        """Where the relay goes: done, ready with a successor, waiting at the cap, parked, or stopped."""
+        fields: dict[str, Any] = {
+            "empty_run": relay.empty_run,
+            "progress_total": relay.progress_total,
+            "park": Request.NONE,
+            "next_at": None,
+            "attempts": 0,
+        }
+        if (self.leg.progress or 0) > 0:
+            fields["progress_at"] = now
+        live = (RelayStatus.RUNNING, RelayStatus.READY, RelayStatus.WAITING)
+        present = [relay.status] if relay.status in live else list(live)
+        if decision.reason is Reason.GOAL_DONE:
+            # a relay whose leg never ran is ready still; done is legal from both
+            change_relay(
+                relay.pk,
+                RelayStatus.DONE,
+                frm=[s for s in present if s != RelayStatus.WAITING],
+                now=now,
+                why="done_when holds in the durable store",
+                ended_reason=Reason.GOAL_DONE,
+                ended_at=now,
+                **(fields | {"stop": Request.NONE}),
+            )
+            gates.confirm(relay.pk, now)
+            gates.supersede_open(relay.pk, now)
+            leases.release(relay.pk)
+            return RelayStatus.DONE
+        if relay.stop:
+            change_relay(
+                relay.pk,
+                RelayStatus.STOPPED,
+                frm=present,
+                now=now,
+                why="stopped by a person",
+                ended_reason="STOPPED",
+                ended_at=now,
+                **(fields | {"stop": Request.NONE}),
+            )
+            gates.supersede_open(relay.pk, now)
+            leases.release(relay.pk)
+            return RelayStatus.STOPPED
+        over = budget.forbids_leg(self.policy.envelope, budgets.spent(relay))
+        unknown_spend = budget.spend_unknown(self.policy.envelope, budgets.spent(relay)) and (
+            budgets.SPEND_UNKNOWN not in relay.warned_axes
+        )
+        spent = bool(over) or unknown_spend or decision.cause == Cause.ENVELOPE
+        if has_successor(
+            decision,
+            park=bool(relay.park),
+            stop=False,
+            envelope_spent=spent,
+            blocking_ask=relay.gates.filter(state="waiting").exists(),
+            mode=Mode(relay.mode),
+        ):
+            return self._succeed(relay, row, fields, present, now)
+        return self._park(relay, decision, fields, present, advisory, over, unknown_spend, spent, now)
+
+    def _succeed(self, relay: Relay, row: Baton, fields: dict[str, Any], present: Sequence[str], now: datetime) -> str:
+        successor.make(relay, self.leg, row, now)
+        capped = self.measure.cap(now)
+        if capped.admit:
+            change_relay(relay.pk, RelayStatus.READY, frm=[RelayStatus.RUNNING], now=now, **fields)
+            return RelayStatus.READY
+        change_relay(
+            relay.pk,
+            RelayStatus.WAITING,
+            frm=[RelayStatus.RUNNING],
+            now=now,
+            why=f"ROTATION_CAPPED: {capped.used} of {capped.limit} rotations in the last hour",
+            **(fields | {"next_at": capped.next_at}),
+        )
+        return RelayStatus.WAITING
+
+    def _park(
+        self,
+        relay: Relay,
+        decision: EndDecision,
+        fields: dict[str, Any],
+        present: Sequence[str],
+        advisory: bool,
+        over: tuple[str, ...],
+        unknown_spend: bool,
+        spent: bool,
+        now: datetime,
+    ) -> str:
+        why = f"{decision.reason}: {decision.cause or 'no successor'}"
+        if relay.park and decision.reason is Reason.ROTATED:
+            why = "parked by a person at a safe point"
+        change_relay(relay.pk, RelayStatus.PARKED, frm=present, now=now, why=why, **fields)
+        if advisory:
+            return RelayStatus.PARKED
+        items = [line for line in (decision.hold, *decision.detail) if line]
+        if spent and not relay.park:
+            axes = [f"{reason}" for reason in over]
+            if unknown_spend:
+                axes.append(f"spend unknown: {relay.unpriced_calls} calls have no price")
+                Relay.objects.filter(pk=relay.pk).update(warned_axes=[*relay.warned_axes, budgets.SPEND_UNKNOWN])
+            gates.open_episode(
+                relay.pk,
+                Ask.BUDGET_EXHAUSTED,
+                leg=self.leg,
+                items=[*axes, f"tombstone of leg {self.leg.number}: {decision.reason}"],
+                now=now,
+            )
+        elif decision.ask:
+            gates.open_episode(relay.pk, decision.ask, leg=self.leg, items=items, now=now)
+        elif decision.reason in (Reason.PARKED_UNSAFE, Reason.NO_PROGRESS):
+            gates.open_episode(relay.pk, decision.reason, leg=self.leg, items=items, now=now)
+        return RelayStatus.PARKED
+
+
+def charge_wall(relay_pk: str, leg_pk: int, until: datetime, since: datetime | None) -> datetime:
+    """Debit running time up to `until`; pauses and waiting are never in it. Call inside a transaction."""
+    if since is not None and until > since:
+        Relay.objects.filter(pk=relay_pk).update(wall_used=F("wall_used") + (until - since))
+    Leg.objects.filter(pk=leg_pk).update(charged_until=until)
+    return until

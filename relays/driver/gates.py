@@ -1,0 +1,88 @@
+"""Gate episodes as the driver sees them: opened by a stop, dispatched by a start, confirmed by a first event."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.db.models import F
+
+from relays.driver.changes import change_gate
+from relays.models import OPEN_GATES, GateEpisode, GateState, Leg
+
+
+def open_episode(
+    relay_id: str, token: str, *, leg: Leg | None, items: Sequence[str], now: datetime, blocks: str = "next leg"
+) -> GateEpisode:
+    """Open an episode, or add the items to the open one of the same token (its approvals lapse)."""
+    gate = GateEpisode.objects.filter(relay_id=relay_id, token=token, state__in=OPEN_GATES).first()
+    if gate is None:
+        return GateEpisode.objects.create(
+            relay_id=relay_id, leg=leg, token=token, items=list(items), opened_at=now, state_at=now, blocks=blocks
+        )
+    fresh = [item for item in items if item not in gate.items]
+    if fresh or gate.state != GateState.WAITING:
+        GateEpisode.objects.filter(pk=gate.pk).update(
+            state=GateState.WAITING,
+            state_at=now,
+            items=[*gate.items, *fresh],
+            round=F("round") + 1,
+            leg=leg or gate.leg,
+        )
+        gate.refresh_from_db()
+    return gate
+
+
+def dispatch(relay_id: str, now: datetime) -> None:
+    """The claim is won and the ladder is fresh: what was requested is on its way."""
+    for pk in _pks(relay_id, GateState.REQUESTED):
+        change_gate(pk, GateState.DISPATCHED, frm=[GateState.REQUESTED], now=now)
+
+
+def confirm(relay_id: str, now: datetime) -> None:
+    """The new leg's first event was seen, or no leg is needed."""
+    for pk in _pks(relay_id, GateState.REQUESTED, GateState.DISPATCHED):
+        change_gate(pk, GateState.CONFIRMED, frm=[GateState.REQUESTED, GateState.DISPATCHED], now=now)
+
+
+def start_failed(relay_id: str, error: str, now: datetime) -> bool:
+    """A start from a gate failed: back to waiting with its error, approvals lapse. Whether there was such a gate."""
+    found = False
+    for pk in _pks(relay_id, GateState.DISPATCHED):
+        found |= change_gate(
+            pk,
+            GateState.WAITING,
+            frm=[GateState.DISPATCHED],
+            now=now,
+            error=error[:2000],
+            round=F("round") + 1,
+        )
+    return found
+
+
+def withdraw_requested(relay_id: str, now: datetime) -> None:
+    """A person parks a relay whose start was requested: the decision stands, the request does not."""
+    for pk in _pks(relay_id, GateState.REQUESTED):
+        change_gate(pk, GateState.APPROVED, frm=[GateState.REQUESTED], now=now)
+
+
+def supersede_open(relay_id: str, now: datetime, *, keep_requested: bool = False) -> None:
+    """The relay ended: what still waits has lost its cause."""
+    for gate in GateEpisode.objects.filter(relay_id=relay_id, state__in=OPEN_GATES):
+        if keep_requested and gate.state in (GateState.REQUESTED, GateState.DISPATCHED):
+            continue
+        change_gate(gate.pk, GateState.SUPERSEDED, frm=[gate.state], now=now)
+
+
+def last_refusal(relay_id: str) -> GateEpisode | None:
+    """The newest episode of the relay, if it was refused and not reopened."""
+    newest = GateEpisode.objects.filter(relay_id=relay_id).order_by("-opened_at", "-pk").first()
+    return newest if newest and newest.state == GateState.REFUSED else None
+
+
+def _pks(relay_id: str, *states: str) -> list[int]:
+    return list(GateEpisode.objects.filter(relay_id=relay_id, state__in=states).values_list("pk", flat=True))
+
+
+def supersede_requested(relay_id: str, now: datetime) -> None:
+    """A start that was requested parks on something else: the new episode takes its place."""
+    for pk in _pks(relay_id, GateState.REQUESTED):
+        change_gate(pk, GateState.SUPERSEDED, frm=[GateState.REQUESTED], now=now)

@@ -1,0 +1,228 @@
+"""Events of a leg into the database: appended once, projected into calls, facts, rows and roll-ups in one transaction."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+
+from django.db import transaction
+from django.db.models import F
+
+from relays.core import assumptions, promotion, residency, usage
+from relays.core.events import Event as CoreEvent
+from relays.core.legview import CallView, LegView
+from relays.core.pointers import PointerError, parse_pointer
+from relays.driver.changes import RELAYS, bump, topic
+from relays.driver.claim import Claim
+from relays.models import Assumption, Call, Event, Fact, LedgerRow, Leg, PageFault, Promotion, Relay
+
+FACT_KINDS = {"fact", "decision", "open_question", "dead_end"}
+REFS_PER_ROW = 64
+
+
+class Ingest:
+    """Holds what came since the last flush; one flush is one transaction under the fence."""
+
+    def __init__(self, relay: Relay, leg: Leg, claim: Claim, view: LegView) -> None:
+        self.relay, self.leg, self.claim, self.view = relay, leg, claim, view
+        self.waiting: list[tuple[CoreEvent, datetime]] = []
+        self.flushed_calls: dict[str, CallView] = {}
+        self.flushed_turns = 0
+        self.touched: set[str] = set()  # message ids whose call grew since the last flush
+
+    def resume_from_records(self) -> None:
+        """After a crash: what is stored is what was seen; fold it again in its order."""
+        for row in Event.objects.filter(leg=self.leg).order_by("seq").iterator(chunk_size=500):
+            self.view.apply(CoreEvent(kind=row.kind, seq=row.seq, at=row.at, payload=row.payload, known=row.known))
+        self.flushed_calls = dict(self.view.calls)
+        self.flushed_turns = self.view.turns
+
+    def take(self, event: CoreEvent, now: datetime) -> bool:
+        """Fold one event; False when its sequence number was seen already (a replay changes nothing)."""
+        if event.seq <= self.view.last_seq:
+            return False
+        self.view.apply(event)
+        if event.known and event.kind == "usage":
+            self.touched.add(event.payload["message_id"])
+        self.waiting.append((event, now))
+        return True
+
+    def flush(self, now: datetime) -> None:
+        """Write all that waits. Raises LostClaim."""
+        if not self.waiting:
+            return
+        batch, self.waiting = self.waiting, []
+        with transaction.atomic():
+            self.claim.hold(now)
+            Event.objects.bulk_create(
+                (
+                    Event(leg=self.leg, seq=e.seq, kind=e.kind[:40], known=e.known, payload=e.payload, at=at)
+                    for e, at in batch
+                ),
+                ignore_conflicts=True,
+            )
+            for event, at in batch:
+                self._project(event, at)
+            self._calls(now)
+            self._roll_up(now)
+            bump(topic(self.relay.pk), RELAYS)
+
+    def _project(self, event: CoreEvent, at: datetime) -> None:
+        payload = event.payload
+        if event.kind in FACT_KINDS:
+            backing = payload.get("backing") if event.kind == "fact" else payload.get("pointer")
+            Fact.objects.get_or_create(
+                leg=self.leg,
+                seq=event.seq,
+                kind=event.kind,
+                defaults={
+                    "label": str(payload["label"])[:500],
+                    "durability": str(payload.get("class", "durable"))[:40],
+                    "backing": str(backing or "")[:500],
+                    "at": at,
+                },
+            )
+        elif event.kind == "artifact":
+            Fact.objects.get_or_create(
+                leg=self.leg,
+                seq=event.seq,
+                kind="artifact",
+                defaults={
+                    "label": f"{payload['kind']}:{payload['ref']}"[:500],
+                    "durability": "durable",
+                    "backing": f"{payload['kind']}:{payload['ref']}"[:500],
+                    "at": at,
+                },
+            )
+        elif event.kind == "ledger":
+            self._ledger_row(event, at)
+        elif event.kind == "assumption":
+            found = assumptions.assess(payload["source"], payload.get("confidence"))
+            Assumption.objects.update_or_create(
+                leg=self.leg,
+                key=str(payload["key"])[:200],
+                defaults={
+                    "statement": str(payload["statement"]),
+                    "source": str(payload["source"])[:20],
+                    "confidence": payload.get("confidence"),
+                    "action": str(found)[:10],
+                    "at": at,
+                },
+            )
+        elif event.kind == "promotion":
+            Promotion.objects.get_or_create(
+                leg=self.leg,
+                seq=event.seq,
+                defaults={
+                    "slug": str(payload["slug"])[:200],
+                    "durability": str(payload.get("class") or "")[:40],
+                    "outcome": str(promotion.outcome_of(payload))[:12],
+                    "at": at,
+                },
+            )
+        elif event.kind == "page_fault":
+            PageFault.objects.get_or_create(
+                leg=self.leg,
+                seq=event.seq,
+                defaults={
+                    "kind": str(payload["kind"])[:20],
+                    "ref": str(payload["ref"])[:500],
+                    "required": bool(payload["required"]),
+                    "outcome": str(residency.decide_fault_of(payload))[:24],
+                    "at": at,
+                },
+            )
+
+    def _ledger_row(self, event: CoreEvent, at: datetime) -> None:
+        """The row `<relay>.<leg>.e<seq>`: references that are no pointers are left out of it, never stored as text."""
+        refs = []
+        for ref in list(event.payload.get("refs", []))[:REFS_PER_ROW]:
+            try:
+                refs.append(str(parse_pointer(str(ref))))
+            except PointerError:
+                continue
+        LedgerRow.objects.get_or_create(
+            id=f"{self.relay.pk}.{self.leg.number}.e{event.seq}",
+            defaults={
+                "relay": self.relay,
+                "leg": self.leg,
+                "refs": refs,
+                "note": str(event.payload.get("note") or "")[:500],
+                "by": "agent",
+                "at": at,
+            },
+        )
+
+    def _calls(self, now: datetime) -> None:
+        """New and grown calls, and what they add to the leg and the relay: the sums reconcile exactly."""
+        added = {
+            name: 0 for name in ("input_tokens", "cache_read", "cache_write_5m", "cache_write_1h", "output_tokens")
+        }
+        spend, unpriced, calls = Decimal(0), 0, 0
+        for key in self.touched:
+            call = self.view.calls.get(key)
+            before = self.flushed_calls.get(key)
+            if call is None or before == call:
+                continue
+            row = {
+                "turn": call.turn,
+                "model": call.model[:120],
+                "main": call.main,
+                "input_tokens": call.buckets.input,
+                "cache_read": call.buckets.cache_read,
+                "cache_write_5m": call.buckets.cache_write_5m,
+                "cache_write_1h": call.buckets.cache_write_1h,
+                "output_tokens": call.buckets.output,
+                "resident_tokens": usage.resident(call.buckets) if call.main else 0,
+                "cost": call.cost,
+                "scripted": call.model.startswith("scripted"),
+                "at": now,
+            }
+            Call.objects.update_or_create(key=f"{self.leg.trace}:{key}"[:200], defaults={"leg": self.leg, **row})
+            for name in added:
+                added[name] += int(row[name]) - (_bucket(before, name) if before else 0)  # type: ignore[call-overload]
+            spend += (call.cost or Decimal(0)) - ((before.cost or Decimal(0)) if before else Decimal(0))
+            unpriced += (call.cost is None) - (before is not None and before.cost is None)
+            calls += before is None
+            self.flushed_calls[key] = call
+        self.touched.clear()
+        turns = self.view.turns - self.flushed_turns
+        self.flushed_turns = self.view.turns
+        Leg.objects.filter(pk=self.leg.pk).update(
+            calls=F("calls") + calls,
+            spend=F("spend") + spend,
+            unpriced_calls=F("unpriced_calls") + unpriced,
+            **{name: F(name) + value for name, value in added.items()},
+        )
+        Relay.objects.filter(pk=self.relay.pk).update(
+            turns_used=F("turns_used") + turns,
+            output_used=F("output_used") + added["output_tokens"],
+            spend_used=F("spend_used") + spend,
+            unpriced_calls=F("unpriced_calls") + unpriced,
+            last_data_at=now,
+        )
+
+    def _roll_up(self, now: datetime) -> None:
+        view = self.view
+        Leg.objects.filter(pk=self.leg.pk).update(
+            turns=view.turns,
+            resident_tokens=view.resident,
+            peak_tokens=view.peak,
+            peak_turn=view.peak_turn,
+            last_growth=view.last_growth,
+            largest_result=view.largest_result,
+            tool_calls=view.tool_calls,
+            tool_errors=view.tool_errors,
+            unknown_events=view.unknown_events,
+            model=view.model[:120],
+            scripted=view.scripted,
+            last_event_at=now,
+        )
+
+
+def _bucket(call: CallView, name: str) -> int:
+    names = {"input_tokens": "input", "output_tokens": "output"}
+    return int(getattr(call.buckets, names.get(name, name)))
+
+
+def facts_of(leg: Leg) -> Sequence[Fact]:
+    return list(Fact.objects.filter(leg=leg).order_by("seq"))

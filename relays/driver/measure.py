@@ -1,0 +1,199 @@
+"""Measure what a boundary is judged by: tree, pointers, axes, cap, done. The rules in core do the judging."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from relays.core import budget, externalize, pointers, rotation, safepoint
+from relays.core.boundary import BoundaryView, Green
+from relays.core.donewhen import DoneVerdict
+from relays.core.externalize import GateVerdict, LoadBearing
+from relays.core.legview import LegView
+from relays.core.pointers import Answer, Verdict
+from relays.core.policy import Policy
+from relays.core.safepoint import SafePoint, TreeState
+from relays.core.vocabulary import Mode, Reason
+from relays.driver import budgets, progress, reload
+from relays.driver.commands import Commands
+from relays.models import Fact, Leg, Relay
+from relays.stores.base import StoreUnavailable
+from relays.stores.bundle import Stores
+from relays.stores.worktree import WorkTree
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One look at the world. `stores` None: the repository did not answer, so every pointer is unknown."""
+
+    tip: str
+    tree: TreeState
+    stores: Stores | None
+    safe: SafePoint
+    gate: GateVerdict
+    done: DoneVerdict | None
+    candidates: tuple[str, ...]
+    in_flight: frozenset[str]
+
+
+class Measure:
+    """Looks at one leg's worktree, stores and records."""
+
+    def __init__(self, relay: Relay, leg: Leg, policy: Policy, view: LegView, commands: Commands) -> None:
+        self.relay, self.leg, self.policy, self.view, self.commands = relay, leg, policy, view, commands
+        self.worktree = WorkTree(Path(relay.worktree))
+
+    def look(self, *, statement_required: bool, candidates: tuple[str, ...] | None = None) -> Measured:
+        """Tree as the agent left it, every backing pointer, done_when at the tip."""
+        view = self.view
+        stores: Stores | None = None
+        why = ""
+        try:
+            tree = self.worktree.state(view.tree_parked)
+        except StoreUnavailable as error:
+            tree = TreeState(dirty=(error.evidence,), known=False)
+        try:
+            stores = reload.stores_for(self.relay)
+        except StoreUnavailable as error:
+            why = error.evidence
+        named = view.next_actions if candidates is None else candidates
+        in_flight = frozenset(view.in_flight)
+        safe = safepoint.judge(in_flight, tree, safepoint.choose_next_action(named))
+        facts = self._facts(tree, stores)
+        answers = self._answers(facts, stores, why)
+        gate = externalize.gate(
+            facts, answers, statement_required=statement_required, statement_holds=view.externalized
+        )
+        done = reload.judge_done(self.relay, stores) if stores is not None else None
+        tip = stores.tip if stores is not None else self.leg.end_sha
+        return Measured(tip, tree, stores, safe, gate, done, named, in_flight)
+
+    def boundary_view(
+        self, measured: Measured, *, draining: str, drain_over: bool, now: datetime, ceiling: bool
+    ) -> BoundaryView:
+        """The values of one boundary. Progress is counted only where an axis is crossed: it costs a few processes."""
+        crossed = rotation.crossed(self.axes(now))
+        may_arm = True
+        if crossed is not None and not self.leg.armed:
+            may_arm = rotation.may_arm(
+                self.relay.armed_legs, self.progress_since_arm(measured), self.policy.min_progress
+            )
+        return BoundaryView(
+            mode=Mode(self.relay.mode),
+            armed=self.leg.armed,
+            crossed=crossed,
+            may_arm=may_arm,
+            in_flight=measured.in_flight,
+            tree=measured.tree,
+            safe=measured.safe,
+            gate=measured.gate,
+            done=measured.done,
+            watch_quiet=None,
+            ceiling=ceiling,
+            draining=draining,
+            drain_over=drain_over,
+            cap=self.cap(now),
+            green=self.green(measured.tip),
+            final=self.view.final,
+            told=bool(self.leg.told_hold),
+        )
+
+    def axes(self, now: datetime) -> tuple[rotation.AxisUse, ...]:
+        """Per-leg use of each axis, counted from the leg's start."""
+        wall = now - self.leg.started_at if self.leg.started_at else timedelta(0)
+        return rotation.axis_uses(
+            self.policy,
+            self.leg.window_tokens,
+            self.view.resident,
+            self.view.turns,
+            wall,
+            self.view.spend,
+            self.view.total.output,
+        )
+
+    def cap(self, now: datetime) -> rotation.CapVerdict:
+        """Entries are the starts of successors after RELAY_ROTATED in the last hour."""
+        starts = Leg.objects.filter(
+            relay=self.relay,
+            started_at__gt=now - timedelta(seconds=3600),
+            reset_in__old_leg__reason=Reason.ROTATED,
+        ).values_list("started_at", flat=True)
+        return rotation.cap([start for start in starts if start], now, self.policy.rotations_per_hour)
+
+    def green(self, tip: str) -> Green:
+        if not self.policy.green:
+            return Green.NONE
+        result = self.commands.green_result(tip)
+        if result is None:
+            return Green.NOT_KNOWN
+        return Green.PASSED if result.passed else Green.FAILED
+
+    def ceiling(self) -> bool:
+        view = self.view
+        return rotation.ceiling_hit(
+            view.resident, view.last_growth, view.output, view.new_results, self.leg.ceiling_tokens
+        )
+
+    def spent(self) -> budget.Spent:
+        return budgets.spent(self.relay)
+
+    def progress_since_arm(self, measured: Measured) -> int:
+        """Verified progress since an earlier leg last armed; a store that does not answer has shown none."""
+        try:
+            made = progress.of_leg(self.relay, self.leg, measured.stores).progress.total if measured.stores else 0
+        except StoreUnavailable:
+            made = 0
+        return self.relay.progress_total + made - self.relay.progress_at_arm
+
+    def _facts(self, tree: TreeState, stores: Stores | None) -> tuple[LoadBearing, ...]:
+        view = self.view
+        declared = [
+            LoadBearing(record.label, record.kind, record.durability, record.backing, "declared")
+            for record in view.facts
+        ]
+        spoken = [
+            LoadBearing(record.label, record.kind, "", record.backing, "declared")
+            for record in (*view.decisions, *view.questions, *view.dead_ends)
+        ]
+        try:
+            stashes = self.worktree.stash_count()
+            off_branch = (
+                self.worktree.off_branch(stores.git, stores.tip, self.leg.reflog_lines) if stores is not None else []
+            )
+            outside = self.worktree.files_outside(view.files_written)
+        except StoreUnavailable as error:
+            # what could not be looked for is not proven absent: one entry that refuses
+            stashes, off_branch, outside = 0, [], []
+            spoken.append(LoadBearing(f"traces that could not be looked for: {error.evidence}", source="detected"))
+        detected = externalize.detect(
+            tree=tree,
+            stashes=stashes,
+            open_todos=tuple(view.todos_open.values()),
+            files_outside=tuple(outside),
+            commits_off_branch=tuple(off_branch),
+            declared=spoken,
+        )
+        return (*declared, *detected)
+
+    def _answers(self, facts: tuple[LoadBearing, ...], stores: Stores | None, why: str) -> dict[str, Answer]:
+        wanted: dict[str, pointers.Pointer] = {}
+        answers: dict[str, Answer] = {}
+        for fact in facts:
+            if not fact.backing or fact.backing in wanted:
+                continue
+            try:
+                wanted[fact.backing] = pointers.parse_pointer(fact.backing)
+            except pointers.PointerError as error:
+                answers[fact.backing] = Answer(Verdict.DANGLING, f"not a pointer: {error}")
+        if stores is None:
+            return answers | {backing: Answer(Verdict.UNKNOWN, why) for backing in wanted}
+        resolved = stores.resolve(list(wanted.values()))
+        return answers | {backing: resolved[pointer] for backing, pointer in wanted.items()}
+
+
+def keep_verdicts(leg: Leg, gate: GateVerdict) -> None:
+    """Write each fact's present verdict beside it, for the pages."""
+    for fact, verdict, evidence in gate.facts:
+        if fact.source == "declared":
+            Fact.objects.filter(leg=leg, label=fact.label, backing=fact.backing).exclude(
+                verdict=str(verdict or ""), evidence=evidence
+            ).update(verdict=str(verdict or ""), evidence=evidence[:2000])

@@ -1,0 +1,61 @@
+"""Effects outside the database that a committed transaction owes: git notes and the ledger's ref."""
+
+import logging
+from datetime import timedelta
+
+from django.utils import timezone
+
+from relays.driver import git
+from relays.models import Baton, LedgerRow, Outbox
+from relays.stores.base import StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+BATCH = 20
+LONGEST = timedelta(minutes=30)
+
+
+def carry_out() -> int:
+    """Try what is due; how many were done. A failure is kept with its error and tried again later, doubling."""
+    done = 0
+    now = timezone.now()
+    for row in Outbox.objects.select_related("relay").filter(done_at__isnull=True, not_before__lte=now)[:BATCH]:
+        # the next try is set before the work starts: a crash in between costs a repeat, never a hot loop
+        delay = min(timedelta(seconds=10) * 2 ** min(row.attempts, 8), LONGEST)
+        claimed = Outbox.objects.filter(pk=row.pk, attempts=row.attempts, done_at__isnull=True).update(
+            attempts=row.attempts + 1, not_before=now + delay
+        )
+        if not claimed:
+            continue
+        try:
+            _do(row)
+        except StoreUnavailable as error:
+            Outbox.objects.filter(pk=row.pk).update(error=error.evidence[:2000])
+            log.warning("outbox %s: %s", row, error.evidence)
+            continue
+        Outbox.objects.filter(pk=row.pk).update(done_at=timezone.now(), error="")
+        done += 1
+    return done
+
+
+def _do(row: Outbox) -> None:
+    """Each effect is safe to repeat: a note that is there is not written again."""
+    store = git.store(row.relay)
+    if row.kind == Outbox.Kind.GIT_NOTE:
+        baton = Baton.objects.select_related("leg__tombstone").get(pk=int(row.target))
+        store.add_note(baton.leg.tombstone.at_sha, baton.text)
+    else:
+        rows = LedgerRow.objects.filter(relay=row.relay).order_by("at", "id")
+        store.write_ledger_ref(
+            row.relay_id,
+            [
+                {
+                    "id": ledger.pk,
+                    "refs": ledger.refs,
+                    "note": ledger.note,
+                    "by": ledger.by,
+                    "at": ledger.at.isoformat(),
+                }
+                for ledger in rows
+            ],
+        )

@@ -1,0 +1,276 @@
+"""Before a leg's agent starts: reload and verify, done-check, region, worktree, parked work.
+
+Mission: "Reload + re-verify. Start a fresh window seeded only by the baton" and "Done-check ... first".
+"""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NoReturn
+
+from django.db import transaction
+from django.utils import timezone
+
+from relays.core import budget, fidelity, rotation
+from relays.core.donewhen import DoneVerdict, Truth
+from relays.core.policy import Policy, window_for
+from relays.core.vocabulary import Ask, Extra, Reason
+from relays.driver import budgets, gates, git, leases, rebaton, reload
+from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, topic
+from relays.driver.claim import Claim
+from relays.driver.commands import Commands
+from relays.driver.places import leg_folder
+from relays.models import Baton, Leg, LegState, Relay, RelayStatus, Request
+from relays.stores import checkout
+from relays.stores.base import StoreUnavailable
+from relays.stores.worktree import WorkTree
+
+log = logging.getLogger(__name__)
+
+FIRST_WAIT = timedelta(seconds=5)
+LONGEST_WAIT = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The leg may start: from this cursor, with this baton file ("" for leg 0) and next action."""
+
+    cursor: str
+    baton_path: str
+    next_action: str
+
+
+class NotNow(Exception):
+    """The leg does not start now; the relay's status says why and until when."""
+
+
+class Prepare:
+    """Takes one pending leg to `starting`, or the relay to where it belongs instead (NotNow)."""
+
+    def __init__(self, relay: Relay, leg: Leg, claim: Claim, policy: Policy, commands: Commands) -> None:
+        self.relay, self.leg, self.claim, self.policy, self.commands = relay, leg, claim, policy, commands
+
+    def run(self) -> Ready:
+        """Raises NotNow."""
+        self._may_start()
+        row = Baton.objects.filter(relay=self.relay, current=True).select_related("leg").first()
+        if row is None:
+            self._worktree(self.relay.start_sha)
+            self._judge_done_without_baton()
+            cursor, next_action = self.relay.start_sha, ""
+        else:
+            row = self._climb(row)
+            baton = rebaton.read(row)
+            cursor, next_action = baton.cursor.start_sha, baton.next_action
+            self._worktree(cursor)
+        laid_back = self._lay_back(row)
+        path = self._baton_file(row)
+        self._to_starting(cursor, laid_back)
+        return Ready(cursor, path, next_action)
+
+    def _may_start(self) -> None:
+        over = budget.forbids_leg(self.policy.envelope, budgets.spent(self.relay))
+        if over:
+            self._park(Ask.BUDGET_EXHAUSTED, [str(reason) for reason in over], "the envelope is spent")
+
+    def _climb(self, row: Baton) -> Baton:
+        """The ladder, then what its outcome asks for; returns the baton that the leg starts from."""
+        now = timezone.now()
+        try:
+            stores = reload.stores_for(self.relay)
+        except reload.BranchGone as error:
+            reload.climb(self.relay, row, purpose="reload", leg=self.leg, now=now)
+            self._page_fault(f"progress_cursor.start_sha: {error.evidence}")
+        except StoreUnavailable:
+            stores = None
+        done: DoneVerdict | None = None
+        if stores is not None:
+            self.commands.settle(stores.tip, green=False)
+            done = reload.judge_done(self.relay, stores)
+        reloaded = reload.climb(self.relay, row, purpose="reload", leg=self.leg, now=now, done=done)
+        self._judge_fidelity(row, reloaded)
+        outcome = reloaded.ladder.outcome
+        if outcome in ("stale", "invalid"):
+            fresh = reload.rebuild(self.relay, row, reloaded, now)
+            if fresh is None:
+                self._page_fault(f"{reloaded.ladder.path}: {reloaded.ladder.evidence}; no cursor verifies")
+            self._done_or_unknown(done)
+            self._held_by_another()
+            return fresh
+        if outcome == "done":
+            self._done()
+        if outcome == "unknown":
+            self._unknown(f"{reloaded.ladder.path}: {reloaded.ladder.evidence}")
+        if outcome == "held":
+            self._held_by_another()
+        return row
+
+    def _judge_done_without_baton(self) -> None:
+        try:
+            stores = reload.stores_for(self.relay)
+        except StoreUnavailable as error:
+            self._unknown(error.evidence)
+        self.commands.settle(stores.tip, green=False)
+        self._done_or_unknown(reload.judge_done(self.relay, stores))
+        self._held_by_another()
+
+    def _done_or_unknown(self, done: DoneVerdict | None) -> None:
+        if done is None or done.truth is Truth.UNKNOWN:
+            self._unknown(
+                "done_when: " + "; ".join(e for _, t, e in done.clauses if t is Truth.UNKNOWN) if done else ""
+            )
+        elif done.truth is Truth.TRUE:
+            self._done()
+
+    def _judge_fidelity(self, row: Baton, reloaded: reload.Reloaded) -> None:
+        """ "judged at the successor's reload", over ALL pointers; kept beside the leg that wrote the baton."""
+        score = fidelity.score([check.verdict for check in reloaded.ladder.checks if check.pointer])
+        Leg.objects.filter(pk=row.leg_id).update(
+            fidelity_verified=score.verified, fidelity_dangling=score.dangling, fidelity_unknown=score.unknown
+        )
+
+    def _held_by_another(self) -> None:
+        with transaction.atomic():
+            holder = leases.acquire(self.relay, self.relay.region, timezone.now())
+        if holder:
+            self._wait(f"{Extra.COLLISION_RISK}: the region is held by {holder}", unknown=False)
+
+    def _worktree(self, start: str) -> None:
+        if self.policy.workspace == "in_place":
+            return
+        try:
+            checkout.add_worktree(git.store(self.relay), Path(self.relay.worktree), self.relay.branch, start)
+        except StoreUnavailable as error:
+            self._unknown(f"worktree {self.relay.worktree}: {error.evidence}")
+
+    def _lay_back(self, row: Baton | None) -> str:
+        """Lay parked work back; a tree that somebody left dirty is stored first, so that nothing is lost."""
+        wip = rebaton.read(row).cursor.wip_tree if row else ""
+        tree = WorkTree(Path(self.relay.worktree))
+        try:
+            state = tree.state(False)
+            if state.dirty or state.operation:
+                found = tree.store_wip(
+                    f"refs/relay/wip/{self.relay.pk}/{self.leg.number}.found", f"Found before leg {self.leg.number}"
+                )
+                store = git.store(self.relay)
+                if wip and found and store.tree(found) == store.tree(wip):
+                    return "applied"
+                if wip or self.policy.workspace == "worktree":
+                    tree.clean_to_head()
+                if not wip:
+                    # a person's edits in the worktree: laid back as they were found
+                    return str(tree.lay_back(found)) if found and self.policy.workspace == "worktree" else ""
+            return str(tree.lay_back(wip)) if wip else ""
+        except StoreUnavailable as error:
+            self._unknown(f"worktree {self.relay.worktree}: {error.evidence}")
+
+    def _baton_file(self, row: Baton | None) -> str:
+        """The baton's canonical bytes as a file of this leg."""
+        if row is None:
+            return ""
+        folder = leg_folder(self.relay.pk, self.leg.number)
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "baton.json"
+        path.write_bytes(row.text.encode())
+        return str(path)
+
+    def _to_starting(self, cursor: str, laid_back: str) -> None:
+        window = window_for(self.policy, "")
+        reflog_lines = len(WorkTree(Path(self.relay.worktree)).reflog())
+        now = timezone.now()
+        with transaction.atomic():
+            self.claim.hold(now)
+            relay = Relay.objects.get(pk=self.relay.pk)
+            if relay.status != RelayStatus.READY or relay.park or relay.stop:
+                raise NotNow(f"{relay.pk} is {relay.status} now")
+            moved = change_leg(
+                self.leg.pk,
+                LegState.STARTING,
+                frm=[LegState.PENDING],
+                cursor_sha=cursor,
+                wip_laid_back=laid_back,
+                window_tokens=window,
+                mark_tokens=rotation.mark_tokens(self.policy, window),
+                ceiling_tokens=rotation.ceiling_tokens(self.policy, window),
+                reflog_lines=reflog_lines,
+            )
+            if not moved:
+                raise NotNow(f"leg {self.leg.number} is not pending any more")
+            gates.dispatch(relay.pk, now)
+            bump(topic(relay.pk), RELAYS, INBOX)
+        self.leg.refresh_from_db()
+
+    # --- where the relay goes instead
+
+    def _done(self) -> NoReturn:
+        now = timezone.now()
+        with transaction.atomic():
+            self.claim.hold(now)
+            moved = change_relay(
+                self.relay.pk,
+                RelayStatus.DONE,
+                frm=[RelayStatus.READY],
+                now=now,
+                why="done_when holds in the durable store",
+                ended_reason=Reason.GOAL_DONE,
+                ended_at=now,
+                next_at=None,
+                park=Request.NONE,
+                stop=Request.NONE,
+            )
+            if moved:
+                change_leg(self.leg.pk, LegState.VOID, frm=[LegState.PENDING])
+                gates.confirm(self.relay.pk, now)
+                gates.supersede_open(self.relay.pk, now)
+                leases.release(self.relay.pk)
+            bump(topic(self.relay.pk), RELAYS, INBOX)
+        raise NotNow("done")
+
+    def _unknown(self, evidence: str) -> NoReturn:
+        """ "no leg starts; retried with back-off; after `unknown_patience` an UNSERVED_PAGE_FAULT is asked"."""
+        since = self.relay.unknown_since or timezone.now()
+        if timezone.now() - since >= self.policy.unknown_patience:
+            self._page_fault(evidence)
+        self._wait(f"a store did not answer: {evidence}", unknown=True)
+
+    def _wait(self, why: str, *, unknown: bool) -> NoReturn:
+        now = timezone.now()
+        delay = min(FIRST_WAIT * 2 ** min(self.relay.attempts, 10), LONGEST_WAIT)
+        with transaction.atomic():
+            self.claim.hold(now)
+            change_relay(
+                self.relay.pk,
+                RelayStatus.WAITING,
+                frm=[RelayStatus.READY],
+                now=now,
+                why=why,
+                next_at=now + delay,
+                attempts=self.relay.attempts + 1,
+                unknown_since=(self.relay.unknown_since or now) if unknown else None,
+            )
+            bump(topic(self.relay.pk), RELAYS)
+        raise NotNow(why)
+
+    def _page_fault(self, evidence: str) -> NoReturn:
+        self._park(Ask.UNSERVED_PAGE_FAULT, [evidence], "a needed record did not come back from its store")
+
+    def _park(self, token: str, items: list[str], why: str) -> NoReturn:
+        now: datetime = timezone.now()
+        with transaction.atomic():
+            self.claim.hold(now)
+            change_relay(
+                self.relay.pk,
+                RelayStatus.PARKED,
+                frm=[RelayStatus.READY],
+                now=now,
+                why=f"{token}: {why}",
+                next_at=None,
+                unknown_since=None,
+                attempts=0,
+            )
+            gates.supersede_requested(self.relay.pk, now)
+            gates.open_episode(self.relay.pk, token, leg=self.leg, items=items, now=now)
+            bump(topic(self.relay.pk), RELAYS, INBOX)
+        raise NotNow(why)

@@ -1,0 +1,43 @@
+"""Ask the supervisors of this host to end at their next safe point: what Ctrl-C of `make run` does."""
+
+import contextlib
+import os
+import signal
+import time
+
+from relays.agents import process
+from relays.models import DriverClaim
+
+
+def wind_down(seconds: float) -> list[str]:
+    """Ask every living supervisor, wait up to `seconds`; the relays that still run then.
+
+    A leg that ends this way rotates as always: its successor is pending, and the next start goes on with it.
+    """
+    asked = _living()
+    for claim in asked:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(claim.pid, signal.SIGTERM)
+    deadline = time.monotonic() + seconds
+    while (left := [claim for claim in asked if _lives(claim)]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return [claim.relay_id for claim in left]
+
+
+def end_now() -> list[str]:
+    """Kill every living supervisor; the kernel takes their agents along. The next start judges from records."""
+    ended = []
+    for claim in _living():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(claim.pid, signal.SIGKILL)
+            ended.append(claim.relay_id)
+    return ended
+
+
+def _living() -> list[DriverClaim]:
+    host = process.this_process()[3]
+    return [claim for claim in DriverClaim.objects.filter(host=host).exclude(holder="") if _lives(claim)]
+
+
+def _lives(claim: DriverClaim) -> bool:
+    return process.alive(claim.pid, claim.pid_started, claim.boot_id)

@@ -1,0 +1,126 @@
+"""The next leg's row: made once, with its lineage and its reset transaction."""
+
+import hashlib
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+
+from relays.core import reset
+from relays.core.objective import Pin
+from relays.driver import budgets
+from relays.driver.changes import change_gate, change_relay
+from relays.models import (
+    OPEN_STATES,
+    Baton,
+    Event,
+    GateEpisode,
+    GateState,
+    Leg,
+    LegState,
+    Relay,
+    RelayStatus,
+    Request,
+    ResetTransaction,
+)
+
+#: of the closing leg's turns that many are listed one by one in a reset transaction, the rest as one count and digest
+SPANS_LISTED = 200
+
+
+def new_trace() -> str:
+    return f"tr-{secrets.token_hex(12)}"
+
+
+def last_number(relay_id: str) -> int | None:
+    return Leg.objects.filter(relay_id=relay_id).order_by("-number").values_list("number", flat=True).first()
+
+
+def first(relay: Relay) -> Leg:
+    """Leg 0: no baton, no parent."""
+    return Leg.objects.create(relay=relay, number=0, trace=new_trace())
+
+
+def make(relay: Relay, old: Leg, baton: Baton, now: datetime, *, gate: GateEpisode | None = None) -> Leg:
+    """The successor of an ended leg, inside the caller's transaction; (relay, number) is unique, so never two."""
+    leg = Leg.objects.create(
+        relay=relay, number=(last_number(relay.pk) or 0) + 1, trace=new_trace(), parent_trace=old.trace, from_gate=gate
+    )
+    seed = reset.seed(
+        preamble=reset.PREAMBLE,
+        pin=Pin(relay.pin_id, relay.objective, relay.objective_digest),
+        baton=baton.text.encode(),
+        user_facts=(),
+    )
+    ResetTransaction.objects.create(
+        old_leg=old,
+        new_leg=leg,
+        old_trace=old.trace,
+        new_trace=leg.trace,
+        seed_digest=seed.digest,
+        contributors=[part.as_mapping() for part in seed.contributors],
+        omitted=_omitted(old),
+        rearm=budgets.rearm(relay),
+        at=now,
+    )
+    return leg
+
+
+def request(relay: Relay, now: datetime, *, gates_approved: Sequence[GateEpisode] = ()) -> None:
+    """A parked relay goes on: status ready, hysteresis and the empty run anew, a pending leg, gates requested."""
+    for gate in gates_approved:
+        change_gate(gate.pk, GateState.REQUESTED, frm=[GateState.APPROVED], now=now)
+    change_relay(
+        relay.pk,
+        RelayStatus.READY,
+        frm=[RelayStatus.PARKED],
+        now=now,
+        next_at=None,
+        park=Request.NONE,
+        attempts=0,
+        unknown_since=None,
+        armed_legs=0,
+        empty_run=0,
+    )
+    if Leg.objects.filter(relay=relay, state__in=OPEN_STATES).exists():
+        Leg.objects.filter(relay=relay, state=LegState.PENDING).update(attempts=0, start_error="")
+        return
+    old = Leg.objects.filter(relay=relay, state=LegState.ENDED).order_by("-number").first()
+    baton = Baton.objects.filter(relay=relay, current=True).first()
+    if old is None or baton is None:
+        first_number = last_number(relay.pk)
+        Leg.objects.create(relay=relay, number=0 if first_number is None else first_number + 1, trace=new_trace())
+        return
+    make(relay, old, baton, now, gate=gates_approved[0] if gates_approved else None)
+
+
+def _omitted(leg: Leg) -> list[dict[str, object]]:
+    """The closing leg's turns as {index, role, digest, reason}: what did not cross, without its bytes."""
+    spans: list[dict[str, object]] = []
+    hasher = hashlib.sha256()
+    turn, count = 0, 0
+
+    def close() -> None:
+        nonlocal hasher, count
+        if count:
+            spans.append(
+                {"index": turn, "role": "turn", "digest": hasher.hexdigest(), "reason": "transcript is never carried"}
+            )
+        hasher, count = hashlib.sha256(), 0
+
+    for seq, kind, payload in (
+        Event.objects.filter(leg=leg).order_by("seq").values_list("seq", "kind", "payload").iterator(chunk_size=500)
+    ):
+        if kind == "turn_started":
+            close()
+            turn += 1
+        hasher.update(f"{seq}\0{kind}\0{sorted(payload.items(), key=str)}".encode())
+        count += 1
+    close()
+    if len(spans) <= SPANS_LISTED:
+        return spans
+    rest = spans[SPANS_LISTED:]
+    digest = hashlib.sha256("".join(str(span["digest"]) for span in rest).encode()).hexdigest()
+    return [
+        *spans[:SPANS_LISTED],
+        {"index": SPANS_LISTED, "role": "turns", "count": len(rest), "digest": digest, "reason": "listed as one"},
+    ]

@@ -1,0 +1,98 @@
+"""A baton judged from outside: by whoever holds the text and, perhaps, a repository.
+
+Baton contract: "Checking a baton from outside never runs a `cmd` clause (`left_out`) and never takes a lease."
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from relays.core import donewhen, objective, reload
+from relays.core.baton import Baton, Reading
+from relays.core.pointers import Answer, Verdict
+from relays.driver import leases, places
+from relays.models import Relay
+from relays.stores.base import StoreUnavailable
+from relays.stores.bundle import Stores
+from relays.stores.git import GitStore
+from relays.stores.place import RepoPlace, discover
+
+
+class NoBranch(Exception):
+    """The branch that was asked for by name does not exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A repository with the branch whose tip counts; `tip` None: the branch has no commit."""
+
+    repo: RepoPlace
+    git: GitStore
+    branch: str
+    tip: str | None
+
+
+def locate(folder: str, relay_id: str, branch: str) -> Place:
+    """The repository in `folder` and its branch: `branch`, else `relay/<id>` where it exists, else HEAD.
+
+    Raises StoreUnavailable when it cannot answer and NoBranch for a named branch that does not exist.
+    """
+    repo = discover(Path(folder))
+    git = GitStore(Path(folder), places.shield())
+    if branch:
+        tip = git.tip(branch)
+        if tip is None:
+            raise NoBranch(branch)
+        return Place(repo, git, branch, tip)
+    own = f"relay/{relay_id}"
+    try:
+        tip = git.tip(own)
+    except StoreUnavailable:
+        tip = None  # the id of a foreign baton makes no name of a branch
+    if tip is not None:
+        return Place(repo, git, own, tip)
+    return Place(repo, git, repo.head_branch or "HEAD", repo.head_sha)
+
+
+def stores(place: Place, relay_id: str) -> Stores:
+    """The stores to ask about a baton of that relay, whether it is known here or not."""
+    relay = Relay.objects.filter(pk=relay_id).first()
+    own = relay is not None and relay.git_dir == str(place.repo.git_dir)
+    root = relay.policy.get("memory_root", "") if relay is not None else ""
+    return Stores(
+        place.git,
+        place.tip,
+        root or ".relay/memory",
+        relay_id,
+        work_tree=None if own else place.repo.top,
+        branch=place.branch,
+    )
+
+
+def climb(reading: Reading, place: Place | None, why_not: str = "") -> reload.Ladder:
+    """The ladder without commands and without a lease. `place` None: none was named, or `why_not` it is silent."""
+    baton = reading.baton
+    if baton is None or (place is None and not why_not):
+        return reload.climb(reading, answers=None, expected=None, done=None, holder=None)
+    if place is None:
+        silent = {one.path: Answer(Verdict.UNKNOWN, why_not) for one in reload.pointers_of(baton)}
+        return reload.climb(reading, answers=silent, expected=None, done=None, holder=None)
+    relay = Relay.objects.filter(pk=baton.relay_id).first()
+    at_hand = stores(place, baton.relay_id)
+    done = donewhen.parse(relay.done_when) if relay is not None else donewhen.of_baton(baton.done_when)
+    return reload.climb(
+        reading,
+        answers=at_hand.answers(baton),
+        expected=None if relay is None else _expected(relay),
+        done=donewhen.evaluate(done, at_hand.clause_answers(done, {})),
+        holder=_holder(baton, place, relay),
+    )
+
+
+def _expected(relay: Relay) -> reload.Expected:
+    pin = objective.Pin(relay.pin_id, relay.objective, relay.objective_digest)
+    return reload.Expected(pin, relay.done_when, tuple(relay.region))
+
+
+def _holder(baton: Baton, place: Place, relay: Relay | None) -> str | None:
+    region = tuple(relay.region) if relay is not None else baton.cursor.held_region
+    return leases.holder_of(str(place.repo.git_dir), region, but=baton.relay_id) or None

@@ -1,0 +1,98 @@
+"""`relay start`: start a relay; with `--wait` drive it here until it ends, parks or idles."""
+
+import argparse
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from relays.actions.start import StartRequest, start
+from relays.driver import foreground
+from relays.management.cli import Exit, emit, refuse, say
+from relays.management.verbs._relays import acting, add_actor, pairs
+from relays.models import Relay, RelayStatus
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--repo", required=True, metavar="DIR")
+    parser.add_argument("--objective", required=True, metavar="T")
+    parser.add_argument("--done-when", required=True, metavar="T")
+    parser.add_argument("--region", nargs="+", action="extend", default=[], metavar="GLOB")
+    parser.add_argument("--agent", required=True, metavar="NAME")
+    parser.add_argument("--agent-arg", nargs="+", action="extend", default=[], metavar="K=V")
+    parser.add_argument("--policy", default="", metavar="FILE", help="a TOML file with a [relay] table")
+    parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="key=value")
+    parser.add_argument("--mode", default="", choices=["", "shadow", "advise", "enforce"], metavar="M")
+    parser.add_argument("--watch", action="store_true", help="done_when is an invariant")
+    parser.add_argument(
+        "--wait", type=_seconds, default=None, metavar="SECONDS", help="drive it here, no worker needed"
+    )
+    add_actor(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    relay = start(
+        acting(options),
+        StartRequest(
+            repo=options.repo,
+            objective=options.objective,
+            done_when=options.done_when,
+            region=options.region,
+            agent=options.agent,
+            agent_args=pairs(options.agent_arg, "--agent-arg"),
+            policy=_policy(options.policy),
+            sets=options.set,
+            mode=options.mode,
+            watch=options.watch,
+        ),
+    )
+    code = Exit.FINE
+    if options.wait is not None:
+        relay, code = _wait(relay, options)
+    emit(
+        {"relay": relay.pk, "status": relay.status},
+        options.json,
+        f"{relay.pk} {relay.status} {relay.status_why}".rstrip(),
+    )
+    return code
+
+
+def _wait(relay: Relay, options: argparse.Namespace) -> tuple[Relay, Exit]:
+    said: list[str] = []
+
+    def tell(now: Relay) -> None:
+        line = f"{now.pk} {now.status} {now.status_why}".rstrip()
+        if not options.json and said[-1:] != [line]:
+            said.append(line)
+            say(line)
+
+    relay = foreground.drive(relay.pk, options.wait, say=tell)
+    if relay.status == RelayStatus.DONE:
+        return relay, Exit.FINE
+    if relay.status in foreground.RESTING:
+        return relay, Exit.PARKED
+    return relay, Exit.TIME_OVER
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < 10**9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
+    return seconds
+
+
+def _policy(path: str) -> dict[str, Any]:
+    if not path:
+        return {}
+    try:
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        refuse(f"--policy {path} cannot be read ({error}): name a readable TOML file")
+    except tomllib.TOMLDecodeError as error:
+        refuse(f"--policy {path} is not TOML ({error}): mend it at that place")
+    found = table.get("relay", {})
+    if not isinstance(found, dict) or set(table) - {"relay"}:
+        refuse(f"--policy {path}: a policy file has one table, [relay]")
+    return found

@@ -1,0 +1,375 @@
+"""The relay's page, region by region, so that a live page asks only for what it shows again.
+
+Mission: "an operator can see, per relay: the flat-context graph …, the tombstone of every leg …, and what it costs".
+Each function is a constant number of queries; counts come from roll-ups.
+"""
+
+import shlex
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from relays.core import budget, policy, readout
+from relays.core.baton import read
+from relays.core.vocabulary import Token, token
+from relays.models import (
+    LIVE_STATES,
+    OPEN_GATES,
+    Baton,
+    Boundary,
+    Decision,
+    GateEpisode,
+    GateState,
+    LedgerRow,
+    Leg,
+    RegionLease,
+    Relay,
+    RelayStatus,
+    Request,
+    Verification,
+)
+from relays.reports.gate import headline
+from relays.reports.legs import totals
+from relays.reports.roles import OPERATE, ROLE_FOR
+
+SHOWN = 50
+TABS = ("batons", "boundaries", "ledger", "decisions")
+
+
+def spent(relay: Relay) -> budget.Spent:
+    """What the relay has used, from its own roll-ups."""
+    return budget.Spent(
+        turns=relay.turns_used, output_tokens=relay.output_used, spend=relay.spend_used,
+        unpriced_calls=relay.unpriced_calls, wall=relay.wall_used or timedelta(0), legs=relay.legs_used,
+        queries=relay.queries_used,
+    )  # fmt: skip
+
+
+def rules_of(relay: Relay) -> policy.Policy:
+    """The policy that the relay runs under; one that cannot be read any more shows as the defaults."""
+    try:
+        return policy.from_snapshot(relay.policy)
+    except policy.PolicyError:
+        return policy.build({}, None, {})
+
+
+# ---- head ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Loud:
+    """The gate that waits: the one loud thing of the page."""
+
+    gate: GateEpisode
+    word: Token
+    cause: str
+    hold: str
+    headline: str
+    why: str
+    others: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A relay that is done: what it made and how it gets into the main line. `commits` None = not counted yet."""
+
+    branch: str
+    commits: int | None
+    merge: str
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """A button. `why` says why it is disabled; `will` what a confirmation says will happen; `form` names the POST."""
+
+    name: str
+    label: str
+    icon: str
+    enabled: bool
+    why: str
+    will: str
+    danger: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Title, state and the gate that waits."""
+
+    relay: Relay
+    loud: Loud | None
+    on_its_way: GateEpisode | None
+    live: Leg | None
+    latest: Leg | None
+    baton_leg: int | None
+    finished: Finished | None
+
+
+def head(relay: Relay) -> Head:
+    """Four queries; one more when the relay is done."""
+    gates = list(GateEpisode.objects.filter(relay=relay, state__in=OPEN_GATES).select_related("leg").order_by("opened_at", "id"))
+    waiting = [gate for gate in gates if gate.state == GateState.WAITING]
+    latest = Leg.objects.filter(relay=relay).exclude(state="void").order_by("-number").first()
+    return Head(
+        relay=relay,
+        loud=_loud(relay, waiting[0], len(waiting) - 1) if waiting else None,
+        on_its_way=next((gate for gate in gates if gate.state != GateState.WAITING), None),
+        live=latest if latest and latest.state in LIVE_STATES else None,
+        latest=latest,
+        baton_leg=current_baton_leg(relay),
+        finished=_finished(relay) if relay.status == RelayStatus.DONE else None,
+    )
+
+
+def current_baton_leg(relay: Relay) -> int | None:
+    """The closing leg of the current baton, or None."""
+    return Baton.objects.filter(relay=relay, current=True).values_list("leg__number", flat=True).first()
+
+
+def _loud(relay: Relay, gate: GateEpisode, others: int) -> Loud:
+    gate.relay = relay
+    leg = gate.leg
+    items = [str(item) for item in gate.items if str(item).strip()]
+    why = gate.error or "; ".join(items[:3]) or token(gate.token).fix
+    return Loud(
+        gate, token(gate.token), leg.cause if leg else "", leg.hold if leg else "", headline(gate, leg), why, others
+    )
+
+
+def _finished(relay: Relay) -> Finished:
+    made = 0
+    for detail in Leg.objects.filter(relay=relay, progress__isnull=False).values_list("progress_detail", flat=True):
+        made += len((detail or {}).get("commits") or ())
+    return Finished(relay.branch, made, f"git -C {shlex.quote(relay.repo)} merge --no-ff {shlex.quote(relay.branch)}")
+
+
+def acts(here: Head, rights: Collection[str]) -> tuple[Act, ...]:
+    """What a person may do now; what may not be done now stays visible and says why."""
+    relay, live = here.relay, here.live
+    if relay.final:
+        return ()
+    missing = "" if OPERATE in rights else f"needs the role {ROLE_FOR[OPERATE]}"
+    leg = f"leg {live.number}" if live else ""
+    found = []
+    if relay.status == RelayStatus.PARKED:
+        why = missing or _resume_blocked(here)
+        next_leg = (here.latest.number + 1) if here.latest else 0
+        found.append(_act("resume", "Resume", "player-play", why, f"Leg {next_leg} starts from the current baton."))
+    else:
+        draining = relay.park == Request.DRAIN and live is not None
+        ending = "it is already ending" if Request.NOW in (relay.park, relay.stop) or relay.stop == Request.DRAIN else ""
+        if draining and not ending:
+            found.append(_act("resume", "Withdraw park", "player-play", missing, f"{leg.capitalize()} works on; nothing is parked."))
+        will = (
+            f"{leg.capitalize()} ends at its next safe point and writes its baton. No successor starts until somebody resumes."
+            if live
+            else "No leg starts until somebody resumes."
+        )
+        found.append(_act("park", "Park", "player-pause", missing or ending or ("parks at the next safe point" if draining else ""), will))
+        if live:
+            found.append(_act(
+                "park_now", "Park now", "hand-stop", missing or ("it is already ending" if relay.park == Request.NOW else ""),
+                f"The agent of {leg} is ended at once, without waiting for a safe point. Uncommitted work is stored under "
+                f"refs/relay/wip/{relay.pk}/{live.number}; a reviewer decides on RELAY_PARKED_UNSAFE before it goes on.",
+                danger=True,
+            ))  # fmt: skip
+    stopping = "it ends at the next safe point" if relay.stop == Request.DRAIN and live else ""
+    will = f"{leg.capitalize()} ends at its next safe point. " if live else ""
+    found.append(_act(
+        "stop", "Stop…", "player-stop", missing or stopping or ("it is already ending" if relay.stop == Request.NOW else ""),
+        f"{will}The relay is stopped for good: no leg ever follows and its region is released. "
+        f"Branch {relay.branch}, batons and records stay.",
+        danger=True,
+    ))  # fmt: skip
+    if live:
+        found.append(_act(
+            "stop_now", "Stop now…", "square", missing or ("it is already ending" if relay.stop == Request.NOW else ""),
+            f"The agent of {leg} is ended at once, without a safe point, and the relay is stopped for good. Uncommitted "
+            f"work is stored under refs/relay/wip/{relay.pk}/{live.number}.",
+            danger=True,
+        ))  # fmt: skip
+    return tuple(found)
+
+
+def _act(name: str, label: str, icon: str, why: str, will: str, *, danger: bool = False) -> Act:
+    return Act(name, label, icon, not why, why, will, danger)
+
+
+def _resume_blocked(here: Head) -> str:
+    if here.loud:
+        return f"gate {here.loud.gate.pk} needs a decision first"
+    if here.on_its_way and here.on_its_way.state != GateState.APPROVED:
+        return f"gate {here.on_its_way.pk} is {here.on_its_way.state}: the next leg is on its way"
+    return ""
+
+
+# ---- numbers ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Kpis:
+    """The five numbers. `None` = no record yet. `room` = tokens under the ceiling of the leg that is shown."""
+
+    progress: int
+    progress_at: datetime | None
+    issues: tuple[int, int] | None
+    context: int | None
+    context_leg: int | None
+    ceiling: int
+    room: int | None
+    running: bool
+    legs: int
+    legs_limit: int | None
+    turns: int
+    turns_limit: int | None
+    spend: Decimal
+    priced: bool
+    unpriced: int
+    spend_limit: Decimal | None
+    scripted: bool
+    verified: int
+    pointers: int
+    unknown: int
+    judged: int
+
+    @property
+    def fidelity(self) -> float | None:
+        return self.verified / self.pointers if self.pointers else None
+
+
+def kpis(relay: Relay) -> Kpis:
+    """Two queries."""
+    leg = Leg.objects.filter(relay=relay, started_at__isnull=False).order_by("-number").first()
+    sums = totals(relay)
+    limits = rules_of(relay).envelope
+    return Kpis(
+        progress=relay.progress_total, progress_at=relay.progress_at, issues=None,
+        context=leg.resident_tokens if leg else None, context_leg=leg.number if leg else None,
+        ceiling=leg.ceiling_tokens if leg else 0,
+        room=leg.ceiling_tokens - leg.resident_tokens if leg and leg.ceiling_tokens else None,
+        running=bool(leg and leg.state in LIVE_STATES), legs=sums.legs, legs_limit=limits.legs, turns=sums.turns,
+        turns_limit=limits.turns, spend=relay.spend_used, priced=sums.priced, unpriced=relay.unpriced_calls,
+        spend_limit=limits.spend, scripted=bool(leg and leg.scripted), verified=sums.verified, pointers=sums.pointers,
+        unknown=sums.unknown, judged=sums.judged,
+    )  # fmt: skip
+
+
+# ---- side ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Pin and region beside the verdicts. `lease` None = no region is held."""
+
+    lease: RegionLease | None
+    axes: tuple[budget.AxisLeft, ...]
+
+
+def side(relay: Relay) -> Side:
+    """One query."""
+    lease = RegionLease.objects.filter(relay=relay).first()
+    return Side(lease, budget.left(rules_of(relay).envelope, spent(relay)))
+
+
+Pair = tuple[str, str]
+
+
+def readout_rows(values: readout.Readout) -> tuple[tuple[str, tuple[Pair, ...], str], ...]:
+    """Each line as (key, its name=value pairs, its text): the pairs are empty where the text has none."""
+    rows = []
+    for key, text in readout.as_mapping(values).items():
+        words = [word.partition("=") for word in text.split(" ")]
+        pairs = tuple((name, value) for name, _, value in words) if all(sign for _, sign, _ in words) else ()
+        rows.append((key, pairs, text))
+    return tuple(rows)
+
+
+# ---- records ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BatonLine:
+    """A baton with the outcome of its successor's reload and its pointers as judged there."""
+
+    baton: Baton
+    leg: int
+    outcome: str
+    verified: int | None
+    pointers: int | None
+    next_action: str
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """One tab of records, newest first. `older` is what `before` asks for next."""
+
+    tab: str
+    counts: tuple[tuple[str, str, int | None], ...]
+    batons: tuple[BatonLine, ...]
+    boundaries: tuple[Boundary, ...]
+    ledger: tuple[LedgerRow, ...]
+    decisions: tuple[Decision, ...]
+    held_only: bool
+    older: str
+
+
+def records(relay: Relay, tab: str = "batons", *, before: str = "", held_only: bool = False) -> Records:
+    """The asked tab; an unknown name is the first one. Three counts and at most three queries for the rows."""
+    tab = tab if tab in TABS else TABS[0]
+    number = int(before) if before.isascii() and before.isdecimal() and len(before) < 18 else None
+    counts = (
+        ("batons", "Batons", Baton.objects.filter(relay=relay).count()),
+        ("boundaries", "Boundaries and holds", None),
+        ("ledger", "Ledger", LedgerRow.objects.filter(relay=relay).count()),
+        ("decisions", "Decisions", Decision.objects.filter(relay=relay).count()),
+    )
+    batons: list[Baton] = []
+    boundaries: list[Boundary] = []
+    ledger: list[LedgerRow] = []
+    decisions: list[Decision] = []
+    older = ""
+    if tab == "batons":
+        batons, older = _page(Baton.objects.filter(relay=relay).select_related("leg").order_by("-id"), "pk", number)
+    elif tab == "boundaries":
+        keys = Boundary.objects.filter(leg__relay=relay)
+        keys = keys.exclude(hold="") if held_only else keys
+        boundaries, older = _page(keys.select_related("leg").order_by("-id"), "pk", number)
+    elif tab == "ledger":
+        skip = number or 0
+        rows = list(LedgerRow.objects.filter(relay=relay).select_related("leg").order_by("-at", "-id")[skip : skip + SHOWN + 1])
+        ledger, older = rows[:SHOWN], str(skip + SHOWN) if len(rows) > SHOWN else ""
+    else:
+        decisions, older = _page(
+            Decision.objects.filter(relay=relay).select_related("actor", "gate").order_by("-seq"), "seq", number
+        )
+    return Records(
+        tab, counts, _baton_lines(batons), tuple(boundaries), tuple(ledger), tuple(decisions), held_only, older
+    )
+
+
+def _page(rows: Any, key: str, before: int | None) -> tuple[list[Any], str]:
+    if before is not None:
+        rows = rows.filter(**{f"{key}__lt": before})
+    found = list(rows[: SHOWN + 1])
+    return found[:SHOWN], str(getattr(found[SHOWN - 1], key)) if len(found) > SHOWN else ""
+
+
+def _baton_lines(batons: Sequence[Baton]) -> tuple[BatonLine, ...]:
+    reloads = dict(
+        Verification.objects.filter(baton__in=batons, purpose="reload").order_by("id").values_list("baton_id", "outcome")
+    )
+    lines = []
+    for baton in batons:
+        leg = baton.leg
+        known = leg.fidelity_verified is not None and leg.fidelity_dangling is not None
+        lines.append(BatonLine(
+            baton, leg.number, reloads.get(baton.pk, ""), leg.fidelity_verified,
+            (leg.fidelity_verified or 0) + (leg.fidelity_dangling or 0) if known else None, _next_action(baton.text),
+        ))  # fmt: skip
+    return tuple(lines)
+
+
+def _next_action(text: str) -> str:
+    baton = read(text).baton
+    return baton.next_action if baton else ""

@@ -1,0 +1,339 @@
+"""One relay as a program reads it: the JSON of `status`, with its verdicts and the operator readout.
+
+Mission: "If it cannot be produced from witnessed records, the system should say not yet rather than claim continuity."
+The pages take their verdicts and readout from here too, so that page, command line and API cannot differ.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django.db.models import Count, OuterRef, Q, Subquery
+
+from relays.core import budget, fidelity, flatness, readout, verdicts
+from relays.core.baton import read
+from relays.core.objective import Pin, Reconciliation, reconcile
+from relays.core.usage import Buckets, Warmth, warmth
+from relays.core.verdicts import VerdictLine
+from relays.models import (
+    LIVE_STATES,
+    OPEN_GATES,
+    Assumption,
+    Baton,
+    Call,
+    Decision,
+    GateEpisode,
+    Leg,
+    LegState,
+    PageFault,
+    Promotion,
+    Relay,
+    ResetTransaction,
+)
+from relays.reports.gate import branch_tip, seen_digests
+from relays.reports.legs import Held, holds_by_leg
+from relays.reports.relay import rules_of, spent
+
+CURRENCY = "USD"
+NOT_BUILT = VerdictLine("not yet", "needs the cost model of a later version", {})
+LIMIT = 200
+_PIN_DIGEST = re.compile(r'"objective":\{.*?"digest":"([0-9a-f]{64})"')
+
+
+def moment(at: datetime | None) -> str | None:
+    """ISO 8601 in UTC, with Z; None stays None."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z") if at else None
+
+
+def amount(money: Decimal) -> str:
+    """A decimal string without an exponent and without zeros that say nothing."""
+    text = format(money, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+# ---- verdicts -----------------------------------------------------------------------------------------------------
+
+#: what the verdicts read of a leg: roll-ups and what the driver counted
+_OF_A_LEG = (
+    "number", "state", "peak_tokens", "ceiling_tokens", "window_tokens", "largest_result", "armed", "progress",
+    "progress_detail", "fidelity_verified", "fidelity_dangling", "fidelity_unknown", "tool_calls", "tool_errors",
+)  # fmt: skip
+
+
+def verdict_lines(relay: Relay, legs: Iterable[Mapping[str, Any]] | None = None) -> dict[str, VerdictLine]:
+    """The seven computed verdicts in their order, each with its numbers. At most three queries."""
+    rows = list(legs) if legs is not None else list(Leg.objects.filter(relay=relay).order_by("number").values(*_OF_A_LEG))
+    run = [row for row in rows if row["peak_tokens"]]
+    judged = [
+        fidelity.score_of(row["fidelity_verified"], row["fidelity_dangling"] or 0, row["fidelity_unknown"] or 0)
+        for row in rows
+        if row["fidelity_verified"] is not None
+    ]
+    made = {row["number"]: _shas(row["progress_detail"], "commits") for row in rows if row["progress"] is not None}
+    foreign = {sha for row in rows for sha in _shas(row["progress_detail"], "foreign")}
+    peaks = [
+        flatness.LegPeak(
+            number=row["number"], peak=row["peak_tokens"], ceiling=row["ceiling_tokens"], window=row["window_tokens"],
+            largest_result=row["largest_result"], armed=row["armed"],
+        )
+        for row in run
+    ]  # fmt: skip
+    return {
+        "flat": flatness.flat(peaks),
+        "fidelity": fidelity.over_legs(judged),
+        "attribution": verdicts.attribution(made, foreign),
+        "objective": _objective(relay),
+        "rot": verdicts.rot([verdicts.LegErrors(row["number"], row["tool_calls"], row["tool_errors"]) for row in run]),
+        "faithful": NOT_BUILT,
+        "cheaper": NOT_BUILT,
+    }
+
+
+def _shas(detail: Any, key: str) -> list[str]:
+    items = detail.get(key) if isinstance(detail, Mapping) else None
+    return [str(item["sha"] if isinstance(item, Mapping) and "sha" in item else item) for item in items or ()]
+
+
+def _objective(relay: Relay) -> VerdictLine:
+    batons = list(Baton.objects.filter(relay=relay).order_by("id").values_list("text", "at"))
+    digests = []
+    for text, _ in batons:
+        found = _PIN_DIGEST.search(text)
+        digests.append(found[1] if found else "")
+    stated = [
+        at
+        for at, detail in Decision.objects.filter(relay=relay, act__in=("approve", "refuse", "objective")).values_list("at", "detail")
+        if isinstance(detail, dict) and detail.get("objective_digest")
+    ]
+    changed = {sum(1 for _, at in batons if at < decided) for decided in stated}
+    return verdicts.objective_line(digests, changed)
+
+
+# ---- readout ------------------------------------------------------------------------------------------------------
+
+
+def operator_readout(relay: Relay) -> readout.Readout:
+    """The seven lines, each from stored records; a line without a record reads `not yet`. At most nine queries."""
+    newest = Leg.objects.filter(relay=relay, started_at__isnull=False).order_by("-number").first()
+    current = Baton.objects.filter(relay=relay, current=True).first()
+    last = ResetTransaction.objects.filter(old_leg__relay=relay).order_by("-id").first()
+    return readout.build(
+        objective=_reconciled(relay, current),
+        budget=_left(relay, newest),
+        resident=_resident(relay, newest, last),
+        assumptions=_assumptions(relay),
+        reset=readout.ResetLine(last.old_trace, last.new_trace, last.seed_digest, _spans(last.omitted)) if last else None,
+        memory=_memory(relay),
+        cache=_cache(newest),
+    )
+
+
+def _reconciled(relay: Relay, current: Baton | None) -> Reconciliation:
+    """The stated objective against the one that the current baton carries; before the first baton it is established."""
+    stated = Pin(relay.pin_id, relay.objective, relay.objective_digest)
+    if current is None:
+        return reconcile(None, stated)
+    carried = read(current.text).baton
+    return reconcile(stated, carried.objective if carried else None)
+
+
+def _left(relay: Relay, newest: Leg | None) -> readout.BudgetLeft:
+    axes = {axis.axis: axis.left for axis in budget.left(rules_of(relay).envelope, spent(relay))}
+    room = newest.ceiling_tokens - newest.resident_tokens if newest and newest.ceiling_tokens else None
+    turns, tokens, queries, wall = axes["turns"], axes["output_tokens"], axes["queries"], axes["wall"]
+    return readout.BudgetLeft(
+        turns=turns if isinstance(turns, int) else None,
+        tokens=tokens if isinstance(tokens, int) else None,
+        context=room,
+        queries=queries if isinstance(queries, int) else None,
+        time=wall if isinstance(wall, timedelta) else None,
+    )
+
+
+def _resident(relay: Relay, newest: Leg | None, last: ResetTransaction | None) -> readout.ResidentCounts | None:
+    """A leg's own spans are selected until it closes, then elided; the seed's parts and recalled records are selected."""
+    if newest is None or last is None:
+        return None
+    faults = PageFault.objects.filter(leg__relay=relay).aggregate(
+        served=Count("id", filter=Q(outcome="page_in")),
+        refused=Count("id", filter=Q(outcome__in=("deny", "query_user"))),
+        recalled=Count("id", filter=Q(outcome="page_in", leg=newest)),
+    )
+    own = newest.turns if newest.state in LIVE_STATES else 0
+    return readout.ResidentCounts(
+        selected=len(last.contributors or ()) + faults["recalled"] + own,
+        elided=relay.turns_used - own,
+        served=faults["served"],
+        refused=faults["refused"],
+    )
+
+
+def _spans(omitted: Any) -> int:
+    return sum(int(item.get("count", 1)) if isinstance(item, Mapping) else 1 for item in omitted or ())
+
+
+def _assumptions(relay: Relay) -> readout.AssumptionCounts | None:
+    found = dict(
+        Assumption.objects.filter(leg__relay=relay).order_by().values_list("action").annotate(n=Count("id"))
+    )
+    if not found:
+        return None
+    return readout.AssumptionCounts(found.get("use", 0), found.get("query", 0), found.get("refresh", 0))
+
+
+def _memory(relay: Relay) -> readout.MemoryCounts | None:
+    found = dict(Promotion.objects.filter(leg__relay=relay).order_by().values_list("outcome").annotate(n=Count("id")))
+    if not found:
+        return None
+    return readout.MemoryCounts(
+        found.get("promoted", 0), found.get("refused", 0) + found.get("expired", 0), found.get("ambiguous", 0)
+    )
+
+
+def _cache(newest: Leg | None) -> Warmth | None:
+    call = Call.objects.filter(leg=newest, main=True).order_by("-turn", "-id").first() if newest else None
+    if call is None:
+        return None
+    return warmth(Buckets(call.input_tokens, call.cache_read, call.cache_write_5m, call.cache_write_1h, call.output_tokens))
+
+
+# ---- the JSON of `status` and `list` -------------------------------------------------------------------------------
+
+
+def status(relay_id: str) -> dict[str, Any]:
+    """The whole of a relay in the shape of interface.md; Relay.DoesNotExist where there is none by that name.
+
+    Money is a decimal string, times are ISO 8601 UTC; `null` = no record yet. A constant number of queries; the branch
+    tip is read where a gate is open, because the digest of what is shown needs it.
+    """
+    relay = Relay.objects.get(pk=relay_id)
+    legs = list(Leg.objects.filter(relay=relay).select_related("tombstone").order_by("number"))
+    held = holds_by_leg(Leg.objects.filter(relay=relay))
+    gates = list(GateEpisode.objects.filter(relay=relay).select_related("leg").order_by("opened_at", "id"))
+    lines = verdict_lines(relay, [{name: getattr(leg, name) for name in _OF_A_LEG} for leg in legs])
+    return {
+        "relay": relay.pk,
+        "status": relay.status,
+        "ended": {"reason": relay.ended_reason, "at": moment(relay.ended_at)} if relay.ended_at else None,
+        "objective": {"pin_id": relay.pin_id, "text": relay.objective, "digest": relay.objective_digest},
+        "legs": [_leg(leg, held.get(leg.pk, ())) for leg in legs],
+        "gates": _gates(relay, gates),
+        "verdicts": {name: line.verdict for name, line in lines.items()},
+        "readout": readout.as_mapping(operator_readout(relay)),
+        "why": relay.status_why,
+        "next_at": moment(relay.next_at),
+        "progress": relay.progress_total,
+        "verdict_details": {name: {"what": line.what, "numbers": line.numbers} for name, line in lines.items()},
+    }
+
+
+def _leg(leg: Leg, held: Sequence[Held]) -> dict[str, Any]:
+    ended = leg.state == LegState.ENDED
+    tombstone = getattr(leg, "tombstone", None)
+    judged = leg.fidelity_verified is not None
+    score = fidelity.score_of(leg.fidelity_verified or 0, leg.fidelity_dangling or 0, leg.fidelity_unknown or 0)
+    return {
+        "leg": leg.number,
+        "state": leg.state,
+        "armed": leg.armed,
+        "cause": leg.cause or None,
+        "hold": leg.hold or None,
+        "trace": leg.trace,
+        "parent_trace": leg.parent_trace or None,
+        "reason": leg.reason or None,
+        "at_sha": (tombstone.at_sha if tombstone else leg.end_sha) or None if ended else None,
+        "started": moment(leg.started_at),
+        "ended": moment(leg.ended_at),
+        "turns": leg.turns,
+        "peak_tokens": leg.peak_tokens,
+        "ceiling_tokens": leg.ceiling_tokens,
+        "fidelity": {
+            "verified": score.verified,
+            "dangling": score.dangling,
+            "unknown": score.unknown,
+            "score": score.score if judged else None,
+        },
+        "progress": leg.progress,
+        "holds": [one.token for one in held],
+        "cost": {"total": amount(leg.spend), "currency": CURRENCY, "unpriced_calls": leg.unpriced_calls},
+        "advisory": leg.advisory,
+        "scripted": leg.scripted,
+        "start_error": leg.start_error or None,
+    }
+
+
+def _gates(relay: Relay, gates: Sequence[GateEpisode]) -> list[dict[str, Any]]:
+    standing = [gate for gate in gates if gate.state in OPEN_GATES]
+    seen = seen_digests(standing, branch_tip(relay)[0]) if standing else {}
+    return [
+        {
+            "id": gate.pk,
+            "token": gate.token,
+            "state": gate.state,
+            "seen": seen.get(gate.pk),
+            "blocks": gate.blocks,
+            "leg": gate.leg.number if gate.leg else None,
+            "items": gate.items,
+            "error": gate.error or None,
+        }
+        for gate in gates
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _At:
+    """Where a listing goes on: behind this relay."""
+
+    created: datetime
+    pk: str
+
+
+def listing(cursor: str = "", limit: int = 50, filters: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """A page of relays, newest first, in the shape of `list`: two queries.
+
+    `filters`: any of status, owner, repo (a part of its path), agent; others are ignored. `cursor` is `next` of the
+    page before; one that does not read starts anew.
+    """
+    limit = min(max(1, limit), LIMIT)
+    rows = Relay.objects.select_related("owner").order_by("-created_at", "-id")
+    at = _read_cursor(cursor)
+    if at is not None:
+        rows = rows.filter(Q(created_at__lt=at.created) | Q(created_at=at.created, pk__lt=at.pk))
+    names = {"status": "status", "owner": "owner__username", "repo": "repo__contains", "agent": "agent"}
+    for name, lookup in names.items():
+        if (filters or {}).get(name):
+            rows = rows.filter(**{lookup: (filters or {})[name]})
+    newest = Leg.objects.filter(relay=OuterRef("pk")).exclude(state="void").order_by("-number")
+    found = list(rows.annotate(newest_leg=Subquery(newest.values("pk")[:1]))[: limit + 1])
+    shown = found[:limit]
+    legs = Leg.objects.in_bulk([relay.newest_leg for relay in shown if relay.newest_leg])
+    return {
+        "relays": [_line(relay, legs.get(relay.newest_leg)) for relay in shown],
+        "next": f"{moment(shown[-1].created_at)}~{shown[-1].pk}" if len(found) > limit else None,
+    }
+
+
+def _read_cursor(cursor: str) -> _At | None:
+    text, _, pk = cursor.partition("~")
+    try:
+        created = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return _At(created, pk) if pk and created.tzinfo else None
+
+
+def _line(relay: Relay, leg: Leg | None) -> dict[str, Any]:
+    context = {"now": leg.resident_tokens, "mark": leg.mark_tokens, "ceiling": leg.ceiling_tokens} if leg else None
+    return {
+        "relay": relay.pk,
+        "status": relay.status,
+        "leg": leg.number if leg else None,
+        "repo": relay.repo,
+        "owner": relay.owner.get_username(),
+        "next_at": moment(relay.next_at),
+        "context": context or {"now": None, "mark": None, "ceiling": None},
+        "objective": relay.objective,
+    }

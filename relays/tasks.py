@@ -1,0 +1,22 @@
+"""Celery doorbells: an id in, one short step, nothing waited for."""
+
+from celery import shared_task
+
+from relays.driver import advance as driver_advance
+from relays.driver import housekeeping
+from relays.driver import reconcile as driver_reconcile
+
+
+@shared_task(name="relays.tasks.advance")
+def advance(relay_id: str) -> None:
+    driver_advance.advance(relay_id)
+
+
+@shared_task(name="relays.tasks.reconcile")
+def reconcile() -> None:
+    driver_reconcile.reconcile()
+
+
+@shared_task(name="relays.tasks.purge_doorbells")
+def purge_doorbells() -> None:
+    housekeeping.purge_doorbells()
