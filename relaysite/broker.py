@@ -9,6 +9,7 @@ import os
 from typing import Any
 
 from kombu.transport import sqlalchemy
+from kombu.transport.sqlalchemy.models import metadata
 from sqlalchemy import Engine, event
 from sqlalchemy.orm import sessionmaker
 
@@ -33,7 +34,7 @@ class Channel(sqlalchemy.Channel):
         if key not in self._by_process:
             engine = self._engine_from_config()
             event.listen(engine, "connect", _prepare)
-            sqlalchemy.metadata.create_all(engine)
+            metadata.create_all(engine)
             self._by_process[key] = (engine, sessionmaker(bind=engine))
         return self._by_process[key]
 

@@ -1,11 +1,12 @@
 """Typed reading of the environment. A malformed value ends the start with one line: what, where, what to do."""
 
 import os
+import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -14,7 +15,15 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 
 def _refuse(name: str, value: str, wants: str) -> ImproperlyConfigured:
-    return ImproperlyConfigured(f"{name}={value!r} is malformed: set it to {wants}, or unset it.")
+    shown = re.sub(r"//[^/]*@", "//…@", value)  # a password never reaches a terminal or a log
+    return ImproperlyConfigured(f"{name}={shown!r} is malformed: set it to {wants}, or unset it.")
+
+
+def _split(name: str, value: str) -> SplitResult:
+    try:
+        return urlsplit(value)
+    except ValueError as error:
+        raise _refuse(name, value, f"an address ({error})") from error
 
 
 class Environment:
@@ -59,6 +68,24 @@ class Environment:
         value = self.text(name)
         return [word.strip() for word in value.split(",") if word.strip()] if value else default
 
+    def choice(self, name: str, default: str, allowed: Collection[str]) -> str:
+        value = self.text(name, default).upper()
+        if value not in allowed:
+            raise _refuse(name, value, f"one of {', '.join(allowed)}")
+        return value
+
+    def address(self, name: str, default: str) -> str:
+        """The address that people use, `http://host[:port]` or `https://…`, without a path and a slash at its end."""
+        value = self.text(name, default).rstrip("/")
+        try:
+            url = urlsplit(value)
+            usable = url.scheme in {"http", "https"} and bool(url.hostname) and (url.port is None or url.port > 0)
+        except ValueError:
+            usable = False
+        if not usable or url.path or url.query or url.fragment or url.username:
+            raise _refuse(name, value, "http://host:port or https://host")
+        return value
+
     def folder(self, name: str, default: Path) -> Path:
         path = PROJECT / Path(self.text(name) or default).expanduser()
         try:
@@ -73,7 +100,7 @@ class Environment:
         PostgreSQL without a host (`postgres:///name`) uses the machine's socket.
         """
         value = self.text(name) or f"sqlite:///{quote(str(var / 'relaysite.sqlite3'))}"
-        url = urlsplit(value)
+        url = _split(name, value)
         if url.scheme == "sqlite" and not url.netloc and url.path.strip("/"):
             return {
                 "ENGINE": "django.db.backends.sqlite3",
@@ -109,7 +136,7 @@ class Environment:
         value = self.text(name)
         if not value:
             return f"sqla+sqlite:///{var / 'broker.sqlite3'}"
-        scheme = urlsplit(value).scheme
+        scheme = _split(name, value).scheme
         if scheme in {"amqp", "amqps", "redis", "rediss", "sqla+sqlite"}:
             return value
         raise _refuse(
@@ -123,6 +150,15 @@ class Environment:
             if len(value) < 32:
                 raise ImproperlyConfigured(f"{name} is shorter than 32 characters: set a longer one, or unset it.")
             return value
+        try:
+            return self._kept_secret(keep_in)
+        except OSError as error:
+            raise ImproperlyConfigured(
+                f"{name} cannot be kept in {keep_in} ({error.strerror}): make it readable and writable, or set {name}."
+            ) from error
+
+    @staticmethod
+    def _kept_secret(keep_in: Path) -> str:
         if not keep_in.exists():
             made = keep_in.with_name(f".{keep_in.name}.{secrets.token_hex(4)}")
             made.touch(mode=0o600)

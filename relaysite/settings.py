@@ -1,6 +1,7 @@
 """The one settings file. Everything comes from the environment; README.md lists each name."""
 
 from pathlib import Path
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from csp.constants import NONE, SELF
@@ -14,11 +15,9 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 RELAY_VAR = env.folder("RELAY_VAR", BASE_DIR / "var")
 SECRET_KEY = env.secret("SECRET_KEY", RELAY_VAR / "secret_key")
 DEBUG = env.boolean("DEBUG", False)
-ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
-PUBLIC_URL = env.text("PUBLIC_URL", "http://127.0.0.1:8000").rstrip("/")
-CSRF_TRUSTED_ORIGINS = [PUBLIC_URL] if PUBLIC_URL.startswith(("http://", "https://")) else []
-if not CSRF_TRUSTED_ORIGINS:
-    raise ImproperlyConfigured(f"PUBLIC_URL={PUBLIC_URL!r} is malformed: set it to http://host or https://host.")
+PUBLIC_URL = env.address("PUBLIC_URL", "http://127.0.0.1:8000")
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[::1]", urlsplit(PUBLIC_URL).hostname or ""])
+CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -119,6 +118,7 @@ CELERY_TASK_DEFAULT_QUEUE = "drive"
 CELERY_WORKER_MAX_TASKS_PER_CHILD = 500
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, object]
 if CELERY_BROKER_URL.startswith("sqla+"):
     # one message fetched at a time made a polling transport five times slower
     CELERY_WORKER_PREFETCH_MULTIPLIER = 4
@@ -134,10 +134,11 @@ CELERY_BEAT_SCHEDULE = {
 CELERY_BEAT_SCHEDULER = "relaysite.beat:Scheduler"
 CELERY_BEAT_SCHEDULE_FILENAME = str(RELAY_VAR / "beat-schedule")
 
+LOG_LEVEL = env.choice("LOG_LEVEL", "WARNING", ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"])
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["stderr"], "level": env.text("LOG_LEVEL", "WARNING").upper()},
+    "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
 }

@@ -256,6 +256,19 @@ class Meter:
         return self._base + math.ceil(self._step * steps)
 
 
+#: answers that closing a further item does not change
+STANDING = {
+    f"wind_down {hold}"
+    for hold in (
+        "TREE_DIRTY_UNPARKED",
+        "NO_NEXT_ACTION",
+        "AMBIGUOUS_NEXT_ACTION",
+        "RELAY_NOT_EXTERNALIZED",
+        "NOT_AT_SAFE_POINT",
+    )
+}
+
+
 class Worker:
     def __init__(self, flags: Flags, line: Line, env: Mapping[str, str]) -> None:
         self.flags = flags
@@ -272,6 +285,10 @@ class Worker:
     def run(self) -> int:
         while (issue := self.pick()) is not None:
             self.close(issue)
+            while self.told in STANDING and not self.flags.park:
+                # more items would not lift what holds: think on until it is let go or told to stop
+                self.turn(THINK)
+                self.boundary(externalized=True)
             if self.told == "wind_down" and not self.flags.park:
                 # nothing left to wind down: said once more, then it goes on until it is told to stop
                 self.turn(THINK)
