@@ -1,0 +1,91 @@
+"""What every test stands on: a RELAY_VAR of this run alone, chosen before any setting is read.
+
+`DATABASE_URL` chooses the database (default: an SQLite file in that folder); nothing of the real `var/` is touched.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+RUN = Path(tempfile.mkdtemp(prefix="relaysite-tests-"))
+for _name in [name for name in os.environ if name.startswith(("RELAY_", "GIT_"))]:
+    del os.environ[_name]
+for _name in ("BROKER_URL", "SECRET_KEY", "PUBLIC_URL", "ALLOWED_HOSTS", "TIME_ZONE", "LOG_LEVEL", "DEBUG"):
+    os.environ.pop(_name, None)
+os.environ["RELAY_VAR"] = str(RUN / "var")
+os.environ["DJANGO_SETTINGS_MODULE"] = "relaysite.settings"
+# commits of tests do not depend on who runs them
+os.environ.update(
+    GIT_CONFIG_NOSYSTEM="1",
+    GIT_CONFIG_GLOBAL=os.devnull,
+    GIT_AUTHOR_NAME="Tester",
+    GIT_AUTHOR_EMAIL="tester@example.org",
+    GIT_COMMITTER_NAME="Tester",
+    GIT_COMMITTER_EMAIL="tester@example.org",
+)
+
+from django.conf import settings  # noqa: E402 - only now may the settings be read
+
+_SQLITE = settings.DATABASES["default"]["ENGINE"].endswith("sqlite3")
+if _SQLITE:
+    # a file, not memory: supervisors and commands are processes of their own and share it
+    settings.DATABASES["default"]["TEST"] = {"NAME": str(RUN / "var" / "test.sqlite3")}
+    # nothing here survives a power cut anyway; FULL would wait for the disk at every commit
+    _options = settings.DATABASES["default"]["OPTIONS"]
+    _options["init_command"] = _options["init_command"].replace("synchronous=FULL", "synchronous=OFF")
+settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(RUN, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def run_folder() -> Path:
+    """The folder of this test run; RELAY_VAR is `var` in it."""
+    return RUN
+
+
+@pytest.fixture
+def process_env() -> dict[str, str]:
+    """The environment for a process that shares this test's database (with `transactional_db`) and RELAY_VAR."""
+    from django.db import connection
+
+    name = connection.settings_dict["NAME"]
+    if connection.vendor == "sqlite":
+        url = f"sqlite:///{name}"
+    else:
+        one = connection.settings_dict
+        secret = f":{one['PASSWORD']}" if one["PASSWORD"] else ""
+        port = f":{one['PORT']}" if one["PORT"] else ""
+        url = f"postgres://{one['USER']}{secret}@{one['HOST']}{port}/{name}"
+    return {**os.environ, "DATABASE_URL": url}
+
+
+@pytest.fixture
+def git() -> Callable[..., str]:
+    """`git(folder, *arguments)` -> stdout without its last line end; a failure fails the test with git's words."""
+
+    def call(folder: Path, *arguments: str, ok: tuple[int, ...] = (0,)) -> str:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True)
+        assert done.returncode in ok, f"git {' '.join(arguments)}: {done.stderr}"
+        return done.stdout.removesuffix("\n")
+
+    return call
+
+
+@pytest.fixture
+def repo(tmp_path: Path, git: Callable[..., str]) -> Iterator[Path]:
+    """A git repository on `main` with one commit that holds `README.md`."""
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "README.md").write_text("# Orders\n", encoding="utf-8")
+    git(folder, "add", "README.md")
+    git(folder, "commit", "-q", "-m", "First")
+    yield folder
