@@ -1,4 +1,4 @@
-"""One baton with its checks: the ladder step by step, each pointer's verdict, and the difference to the baton before it.
+"""One baton with its checks: the ladder step by step, each pointer's verdict, the difference to the baton before.
 
 Mission: "The baton is the least trusted thing in the system … Every pointer in it is checked again when it is read."
 """
@@ -129,7 +129,11 @@ class BatonPage:
         return {
             "fresh": "The successor started from it.",
             "stale": "Dropped. "
-            + ("The cursor was rebuilt and a fresh baton written; no person was needed." if check.rebuilt else "The cursor could not be rebuilt."),
+            + (
+                "The cursor was rebuilt and a fresh baton written; no person was needed."
+                if check.rebuilt
+                else "The cursor could not be rebuilt."
+            ),
             "invalid": "Refused: it drives nothing.",
             "unknown": "No leg starts until the store answers; it is tried again with back-off.",
             "done": "The relay ended; no leg follows.",
@@ -145,7 +149,9 @@ class BatonPage:
         """What was read anew after the cursor: commits, issues, ledger rows."""
         plan = self.verification.plan if self.verification else None
         found = plan.get("reread") if isinstance(plan, Mapping) else None
-        return {key: found.get(key) or [] for key in ("commits", "issues", "ledger")} if isinstance(found, Mapping) else {}
+        return (
+            {key: found.get(key) or [] for key in ("commits", "issues", "ledger")} if isinstance(found, Mapping) else {}
+        )
 
     @property
     def next_action_then(self) -> str:
@@ -157,7 +163,9 @@ class BatonPage:
         return sum(1 for row in self.pointers if row.verdict == "dangling")
 
 
-def baton_page(relay: Relay, number: int, baton_id: int | None = None, verification_id: int | None = None) -> BatonPage | None:
+def baton_page(
+    relay: Relay, number: int, baton_id: int | None = None, verification_id: int | None = None
+) -> BatonPage | None:
     """The baton that leg `number` left (the newest one, or the one named); None where there is none. Six queries."""
     versions = list(Baton.objects.filter(relay=relay, leg__number=number).select_related("leg").order_by("-id")[:20])
     baton = next((one for one in versions if baton_id is None or one.pk == baton_id), None)
@@ -170,7 +178,8 @@ def baton_page(relay: Relay, number: int, baton_id: int | None = None, verificat
     bad = {check.path for check in checks if check.verdict == "dangling" or (check.verdict == "refused" and check.path)}
     mapping = _mapping(baton.text)
     return BatonPage(
-        relay=relay, leg=baton.leg, baton=baton, versions=tuple(versions), verification=chosen, verifications=tuple(runs),
+        relay=relay, leg=baton.leg, baton=baton, versions=tuple(versions), verification=chosen,
+        verifications=tuple(runs),
         steps=ladder(checks) if chosen else (), pointers=tuple(pointer_rows(baton.text, checks)),
         score=score(checks) if chosen else None, lines=tuple(lines(baton.text, bad)), previous=previous,
         changes=tuple(changes(_mapping(previous.text), mapping)[:CHANGES]) if previous else (), mapping=mapping,
@@ -196,7 +205,9 @@ def score(checks: Iterable[Check]) -> Score:
 
 def ladder(checks: Sequence[Check]) -> tuple[LadderStep, ...]:
     """All nine steps in their order, those that were not reached included."""
-    return tuple(_step(number, name, [check for check in checks if check.step == number]) for number, name in STEPS.items())
+    return tuple(
+        _step(number, name, [check for check in checks if check.step == number]) for number, name in STEPS.items()
+    )
 
 
 def _step(number: int, name: str, checks: Sequence[Check]) -> LadderStep:
@@ -213,7 +224,9 @@ def _step(number: int, name: str, checks: Sequence[Check]) -> LadderStep:
         verdict, tone = "left_out", "rest"
     else:
         verdict, tone = "passed", "ok"
-    telling = [check for check in checks if check.verdict in (*BAD, "unknown")] or [check for check in checks if not check.pointer]
+    telling = [check for check in checks if check.verdict in (*BAD, "unknown")] or [
+        check for check in checks if not check.pointer
+    ]
     lines = [(check.path, check.evidence) for check in telling[:SHOWN]]
     if pointers:
         lines.append(("", f"{good} of {len(pointers)} pointers resolve"))
@@ -253,7 +266,7 @@ _PART = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^"{}\[\],:]+')
 
 
 def lines(text: str, bad: Iterable[str] = ()) -> Iterator[Line]:
-    """The canonical text cut into lines at its first two levels; joined and stripped of indents it is the text again."""
+    """The canonical text cut into lines at its first two levels; joined, without indents, it is the text again."""
     wrong = tuple(bad)
     depth, index, line, path, top = 0, 0, "", "", ""
     listing = key = False
@@ -331,7 +344,9 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]
     for key in _LISTS:
         old_items = [_text(item) for item in before.get(key) or []]
         new_items = [_text(item) for item in after.get(key) or []]
-        found += [Change("del", f"- {key}  {item}") for item in old_items if item not in new_items and key != "artifacts"]
+        found += [
+            Change("del", f"- {key}  {item}") for item in old_items if item not in new_items and key != "artifacts"
+        ]
         found += [Change("add", f"+ {key}  {item}") for item in new_items if item not in old_items]
     if steady:
         found.append(Change("same", f"  {', '.join(steady)}  unchanged"))

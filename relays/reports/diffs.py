@@ -54,6 +54,8 @@ def read(text: str, label: str, command: str = "") -> Diff:
 
 
 def _kind(line: str) -> str:
-    if line.startswith(("diff --git", "@@", "--- ", "+++ ", "new file", "deleted file", "rename", "similarity", "Binary")):
+    if line.startswith(
+        ("diff --git", "@@", "--- ", "+++ ", "new file", "deleted file", "rename", "similarity", "Binary")
+    ):
         return "at"
     return {"+": "add", "-": "del"}.get(line[:1], "")

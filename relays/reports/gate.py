@@ -34,6 +34,7 @@ from relays.models import (
     Tombstone,
     Verification,
 )
+from relays.reports import approvals
 from relays.reports.legs import LegRow, holds_by_leg, row
 from relays.stores.base import StoreUnavailable
 from relays.stores.git import GitStore
@@ -56,7 +57,7 @@ _CAUSES = {
     Cause.ENVELOPE: "ended because the envelope was spent",
     Cause.START_FAILED: "did not start",
 }
-_KINDS = {
+_KINDS: dict[str, str] = {
     Fact.Kind.FACT: "fact",
     Fact.Kind.DECISION: "decision",
     Fact.Kind.OPEN_QUESTION: "question",
@@ -242,7 +243,9 @@ def gate_page(gate: GateEpisode, now: datetime, tip: str, problem: str = "") -> 
     rows = tuple(row(one, held.get(one.pk, ()), now) for one in legs)
     baton = Baton.objects.filter(relay=relay, current=True).first()
     verification = _newest(baton)
-    checks = list(Check.objects.filter(verification=verification, pointer=True).order_by("number")) if verification else []
+    checks = (
+        list(Check.objects.filter(verification=verification, pointer=True).order_by("number")) if verification else []
+    )
     boundary = Boundary.objects.filter(leg=leg).order_by("-number").first() if leg else None
     named = Boundary.objects.filter(leg=leg).exclude(next_actions=[]).order_by("-number").first() if leg else None
     armed = Boundary.objects.filter(leg=leg, armed=True).order_by("number").first() if leg else None
@@ -263,8 +266,8 @@ def gate_page(gate: GateEpisode, now: datetime, tip: str, problem: str = "") -> 
         resolved=sum(check.verdict == "verified" for check in checks), next_action=next_action,
         candidates=_candidates(named, next_action, carried.leg if carried else None, leg),
         questions=_questions(carried.open_questions if carried else (), leg),
-        decisions=tuple(decisions), have=_approvals(gate, decisions), need=_wanted(relay), others=_others(gate),
-        steps=steps, ended=ended, shown=Shown(baton, verification, tip, problem, digest),
+        decisions=tuple(decisions), have=_approvals(gate, decisions, digest, tip, baton), need=_wanted(relay),
+        others=_others(gate), steps=steps, ended=ended, shown=Shown(baton, verification, tip, problem, digest),
         needs_limit=gate.token in _NEEDS_LIMIT, host_lost=bool(leg and leg.cause == Cause.HOST_LOST),
     )  # fmt: skip
 
@@ -339,9 +342,12 @@ def _wanted(relay: Relay) -> int:
     return wanted if isinstance(wanted, int) and wanted > 0 else 1
 
 
-def _approvals(gate: GateEpisode, decisions: Sequence[Decision]) -> int:
-    """Different people who approved in this round."""
-    return len({one.actor_id for one in decisions if one.act == "approve" and one.detail.get("round", gate.round) == gate.round})
+def _approvals(gate: GateEpisode, decisions: Sequence[Decision], digest: str, tip: str, baton: Baton | None) -> int:
+    """Different people whose approval stands for what is shown; once decided, those of the round that decided."""
+    if gate.state != GateState.WAITING:
+        turns = [(one.actor_id, one.detail.get("round")) for one in decisions if one.act == "approve"]
+        return len({actor for actor, turn in turns if turn == gate.round})
+    return len(approvals.standing(gate, decisions, seen=digest, tip=tip, baton=baton))
 
 
 def _others(gate: GateEpisode) -> int:

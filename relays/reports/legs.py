@@ -31,7 +31,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class LegRow:
-    """One line of the legs table. `None` = no record yet; 0 = counted and none. Seconds are wall clock from first event."""
+    """One line of the legs table. `None` = no record yet, 0 = counted and none. `seconds`: from the first event."""
 
     pk: int
     number: int
@@ -81,7 +81,7 @@ class LegRow:
 
     @property
     def pointers(self) -> int | None:
-        """Pointers with an answer (verified or dangling), as fidelity counts them; None before the successor's reload."""
+        """Pointers with an answer (verified or dangling), as fidelity counts them; None before the next reload."""
         return None if self.verified is None or self.dangling is None else self.verified + self.dangling
 
     @property
@@ -95,8 +95,8 @@ class LegRow:
 
     @property
     def priced(self) -> bool:
-        """Money is known for at least one call; a leg of unpriced calls has no figure, never 0."""
-        return self.calls > self.unpriced
+        """Money is known; a leg of unpriced calls has no figure, never 0."""
+        return self.spend > 0 or (self.calls > 0 and not self.unpriced)
 
     @property
     def meter(self) -> dict[str, str]:
@@ -129,7 +129,7 @@ class Totals:
 
     @property
     def priced(self) -> bool:
-        return self.calls > self.unpriced
+        return self.spend > 0 or (self.calls > 0 and not self.unpriced)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,10 +176,12 @@ def row(leg: Leg, holds: tuple[Held, ...], now: datetime) -> LegRow:
         armed=leg.armed, armed_axis=leg.armed_axis, advisory=leg.advisory, drain_reason=leg.drain_reason,
         peak=leg.peak_tokens, peak_turn=leg.peak_turn, resident=leg.resident_tokens, mark=leg.mark_tokens,
         ceiling=leg.ceiling_tokens, window=leg.window_tokens, started_at=leg.started_at, ended_at=leg.ended_at,
-        seconds=max(0.0, (until - leg.started_at).total_seconds()) if leg.started_at and until else None, turns=leg.turns,
+        seconds=max(0.0, (until - leg.started_at).total_seconds()) if leg.started_at and until else None,
+        turns=leg.turns,
         verified=leg.fidelity_verified, dangling=leg.fidelity_dangling, unknown=leg.fidelity_unknown,
         progress=leg.progress, issues=_many(detail, "issues", judged), commits=_many(detail, "commits", judged),
-        spend=leg.spend, unpriced=leg.unpriced_calls, calls=leg.calls, scripted=leg.scripted, start_error=leg.start_error,
+        spend=leg.spend, unpriced=leg.unpriced_calls, calls=leg.calls, scripted=leg.scripted,
+        start_error=leg.start_error,
     )  # fmt: skip
 
 
@@ -215,7 +217,8 @@ def legs(relay: Relay, now: datetime, *, before: int | None = None, limit: int =
 def table_csv(relay: Relay, now: datetime) -> Iterable[tuple[object, ...]]:
     """One row per leg, oldest first; the first row names the columns."""
     yield (
-        "leg", "state", "tombstone", "cause", "hold", "holds", "started", "ended", "turns", "peak tokens", "mark tokens",
+        "leg", "state", "tombstone", "cause", "hold", "holds", "started", "ended", "turns", "peak tokens",
+        "mark tokens",
         "ceiling tokens", "verified", "dangling", "unknown", "progress", "issues", "commits", "money", "unpriced calls",
     )  # fmt: skip
     held = holds_by_leg(Leg.objects.filter(relay=relay))
@@ -287,7 +290,9 @@ PROGRESS_GROUPS = (
 def _entry(item: Any) -> tuple[str, str]:
     """A recorded thing as (reference, one line about it), whatever form the record has."""
     if isinstance(item, Mapping):
-        ref = next((str(item[key]) for key in ("sha", "ref", "id", "number", "path") if item.get(key) not in (None, "")), "")
+        ref = next(
+            (str(item[key]) for key in ("sha", "ref", "id", "number", "path") if item.get(key) not in (None, "")), ""
+        )
         rest = {key: value for key, value in item.items() if str(value) != ref and value not in (None, "", [], {})}
         return ref, "; ".join(f"{key} {_words(value)}" for key, value in rest.items())
     if isinstance(item, list | tuple):
@@ -336,11 +341,12 @@ def leg_page(relay: Relay, number: int, now: datetime, page: int = 1) -> LegPage
 
 
 def _turns(leg: Leg, low: int, high: int) -> tuple[tuple[Turn, ...], tuple[Boundary, ...]]:
-    """Turns in (low, high] with their boundaries; boundaries of turns without a call (the program ended) come apart."""
+    """Turns in (low, high] with their boundaries; boundaries of turns without a call come apart."""
     calls = list(Call.objects.filter(leg=leg, turn__gt=low - 1, turn__lte=high).order_by("turn", "id")[: TURNS * 20])
     boundaries: dict[int, list[Boundary]] = {}
-    for boundary in Boundary.objects.filter(leg=leg, turn__gt=low - (low == 0), turn__lte=high).order_by("number")[: TURNS * 4]:
-        boundaries.setdefault(boundary.turn, []).append(boundary)
+    answered = Boundary.objects.filter(leg=leg, turn__gt=low - (low == 0), turn__lte=high).order_by("number")
+    for one in answered[: TURNS * 4]:
+        boundaries.setdefault(one.turn, []).append(one)
     turns: list[Turn] = []
     before: int | None = None
     said = ""
@@ -360,7 +366,9 @@ def _turns(leg: Leg, low: int, high: int) -> tuple[tuple[Turn, ...], tuple[Bound
 def _assessment(tombstone: Tombstone | None) -> tuple[tuple[str, str], ...]:
     if tombstone is None or not isinstance(tombstone.assessment, Mapping):
         return ()
-    return tuple((str(key).replace("_", " "), _plain(value)) for key, value in tombstone.assessment.items() if value != "")
+    return tuple(
+        (str(key).replace("_", " "), _plain(value)) for key, value in tombstone.assessment.items() if value != ""
+    )
 
 
 def _plain(value: Any) -> str:

@@ -5,7 +5,7 @@ Each function is a constant number of queries; counts come from roll-ups.
 """
 
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -27,12 +27,10 @@ from relays.models import (
     RegionLease,
     Relay,
     RelayStatus,
-    Request,
     Verification,
 )
 from relays.reports.gate import headline
 from relays.reports.legs import totals
-from relays.reports.roles import OPERATE, ROLE_FOR
 
 SHOWN = 50
 TABS = ("batons", "boundaries", "ledger", "decisions")
@@ -81,19 +79,6 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
-    """A button. `why` says why it is disabled; `will` what a confirmation says will happen; `form` names the POST."""
-
-    name: str
-    label: str
-    icon: str
-    enabled: bool
-    why: str
-    will: str
-    danger: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Head:
     """Title, state and the gate that waits."""
 
@@ -108,7 +93,9 @@ class Head:
 
 def head(relay: Relay) -> Head:
     """Four queries; one more when the relay is done."""
-    gates = list(GateEpisode.objects.filter(relay=relay, state__in=OPEN_GATES).select_related("leg").order_by("opened_at", "id"))
+    gates = list(
+        GateEpisode.objects.filter(relay=relay, state__in=OPEN_GATES).select_related("leg").order_by("opened_at", "id")
+    )
     waiting = [gate for gate in gates if gate.state == GateState.WAITING]
     latest = Leg.objects.filter(relay=relay).exclude(state="void").order_by("-number").first()
     return Head(
@@ -142,66 +129,6 @@ def _finished(relay: Relay) -> Finished:
     for detail in Leg.objects.filter(relay=relay, progress__isnull=False).values_list("progress_detail", flat=True):
         made += len((detail or {}).get("commits") or ())
     return Finished(relay.branch, made, f"git -C {shlex.quote(relay.repo)} merge --no-ff {shlex.quote(relay.branch)}")
-
-
-def acts(here: Head, rights: Collection[str]) -> tuple[Act, ...]:
-    """What a person may do now; what may not be done now stays visible and says why."""
-    relay, live = here.relay, here.live
-    if relay.final:
-        return ()
-    missing = "" if OPERATE in rights else f"needs the role {ROLE_FOR[OPERATE]}"
-    leg = f"leg {live.number}" if live else ""
-    found = []
-    if relay.status == RelayStatus.PARKED:
-        why = missing or _resume_blocked(here)
-        next_leg = (here.latest.number + 1) if here.latest else 0
-        found.append(_act("resume", "Resume", "player-play", why, f"Leg {next_leg} starts from the current baton."))
-    else:
-        draining = relay.park == Request.DRAIN and live is not None
-        ending = "it is already ending" if Request.NOW in (relay.park, relay.stop) or relay.stop == Request.DRAIN else ""
-        if draining and not ending:
-            found.append(_act("resume", "Withdraw park", "player-play", missing, f"{leg.capitalize()} works on; nothing is parked."))
-        will = (
-            f"{leg.capitalize()} ends at its next safe point and writes its baton. No successor starts until somebody resumes."
-            if live
-            else "No leg starts until somebody resumes."
-        )
-        found.append(_act("park", "Park", "player-pause", missing or ending or ("parks at the next safe point" if draining else ""), will))
-        if live:
-            found.append(_act(
-                "park_now", "Park now", "hand-stop", missing or ("it is already ending" if relay.park == Request.NOW else ""),
-                f"The agent of {leg} is ended at once, without waiting for a safe point. Uncommitted work is stored under "
-                f"refs/relay/wip/{relay.pk}/{live.number}; a reviewer decides on RELAY_PARKED_UNSAFE before it goes on.",
-                danger=True,
-            ))  # fmt: skip
-    stopping = "it ends at the next safe point" if relay.stop == Request.DRAIN and live else ""
-    will = f"{leg.capitalize()} ends at its next safe point. " if live else ""
-    found.append(_act(
-        "stop", "Stop…", "player-stop", missing or stopping or ("it is already ending" if relay.stop == Request.NOW else ""),
-        f"{will}The relay is stopped for good: no leg ever follows and its region is released. "
-        f"Branch {relay.branch}, batons and records stay.",
-        danger=True,
-    ))  # fmt: skip
-    if live:
-        found.append(_act(
-            "stop_now", "Stop now…", "square", missing or ("it is already ending" if relay.stop == Request.NOW else ""),
-            f"The agent of {leg} is ended at once, without a safe point, and the relay is stopped for good. Uncommitted "
-            f"work is stored under refs/relay/wip/{relay.pk}/{live.number}.",
-            danger=True,
-        ))  # fmt: skip
-    return tuple(found)
-
-
-def _act(name: str, label: str, icon: str, why: str, will: str, *, danger: bool = False) -> Act:
-    return Act(name, label, icon, not why, why, will, danger)
-
-
-def _resume_blocked(here: Head) -> str:
-    if here.loud:
-        return f"gate {here.loud.gate.pk} needs a decision first"
-    if here.on_its_way and here.on_its_way.state != GateState.APPROVED:
-        return f"gate {here.on_its_way.pk} is {here.on_its_way.state}: the next leg is on its way"
-    return ""
 
 
 # ---- numbers ------------------------------------------------------------------------------------------------------
@@ -337,7 +264,9 @@ def records(relay: Relay, tab: str = "batons", *, before: str = "", held_only: b
         boundaries, older = _page(keys.select_related("leg").order_by("-id"), "pk", number)
     elif tab == "ledger":
         skip = number or 0
-        rows = list(LedgerRow.objects.filter(relay=relay).select_related("leg").order_by("-at", "-id")[skip : skip + SHOWN + 1])
+        rows = list(
+            LedgerRow.objects.filter(relay=relay).select_related("leg").order_by("-at", "-id")[skip : skip + SHOWN + 1]
+        )
         ledger, older = rows[:SHOWN], str(skip + SHOWN) if len(rows) > SHOWN else ""
     else:
         decisions, older = _page(
@@ -357,7 +286,9 @@ def _page(rows: Any, key: str, before: int | None) -> tuple[list[Any], str]:
 
 def _baton_lines(batons: Sequence[Baton]) -> tuple[BatonLine, ...]:
     reloads = dict(
-        Verification.objects.filter(baton__in=batons, purpose="reload").order_by("id").values_list("baton_id", "outcome")
+        Verification.objects.filter(baton__in=batons, purpose="reload")
+        .order_by("id")
+        .values_list("baton_id", "outcome")
     )
     lines = []
     for baton in batons:

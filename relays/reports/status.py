@@ -4,7 +4,6 @@ Mission: "If it cannot be produced from witnessed records, the system should say
 The pages take their verdicts and readout from here too, so that page, command line and API cannot differ.
 """
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -40,7 +39,6 @@ from relays.reports.relay import rules_of, spent
 CURRENCY = "USD"
 NOT_BUILT = VerdictLine("not yet", "needs the cost model of a later version", {})
 LIMIT = 200
-_PIN_DIGEST = re.compile(r'"objective":\{.*?"digest":"([0-9a-f]{64})"')
 
 
 def moment(at: datetime | None) -> str | None:
@@ -65,7 +63,9 @@ _OF_A_LEG = (
 
 def verdict_lines(relay: Relay, legs: Iterable[Mapping[str, Any]] | None = None) -> dict[str, VerdictLine]:
     """The seven computed verdicts in their order, each with its numbers. At most three queries."""
-    rows = list(legs) if legs is not None else list(Leg.objects.filter(relay=relay).order_by("number").values(*_OF_A_LEG))
+    rows = (
+        list(legs) if legs is not None else list(Leg.objects.filter(relay=relay).order_by("number").values(*_OF_A_LEG))
+    )
     run = [row for row in rows if row["peak_tokens"]]
     judged = [
         fidelity.score_of(row["fidelity_verified"], row["fidelity_dangling"] or 0, row["fidelity_unknown"] or 0)
@@ -98,14 +98,13 @@ def _shas(detail: Any, key: str) -> list[str]:
 
 
 def _objective(relay: Relay) -> VerdictLine:
-    batons = list(Baton.objects.filter(relay=relay).order_by("id").values_list("text", "at"))
-    digests = []
-    for text, _ in batons:
-        found = _PIN_DIGEST.search(text)
-        digests.append(found[1] if found else "")
+    batons = list(Baton.objects.filter(relay=relay).order_by("id").values_list("pin_digest", "at"))
+    digests = [digest for digest, _ in batons]
     stated = [
         at
-        for at, detail in Decision.objects.filter(relay=relay, act__in=("approve", "refuse", "objective")).values_list("at", "detail")
+        for at, detail in Decision.objects.filter(relay=relay, act__in=("approve", "refuse", "objective")).values_list(
+            "at", "detail"
+        )
         if isinstance(detail, dict) and detail.get("objective_digest")
     ]
     changed = {sum(1 for _, at in batons if at < decided) for decided in stated}
@@ -125,7 +124,9 @@ def operator_readout(relay: Relay) -> readout.Readout:
         budget=_left(relay, newest),
         resident=_resident(relay, newest, last),
         assumptions=_assumptions(relay),
-        reset=readout.ResetLine(last.old_trace, last.new_trace, last.seed_digest, _spans(last.omitted)) if last else None,
+        reset=readout.ResetLine(last.old_trace, last.new_trace, last.seed_digest, _spans(last.omitted))
+        if last
+        else None,
         memory=_memory(relay),
         cache=_cache(newest),
     )
@@ -154,7 +155,7 @@ def _left(relay: Relay, newest: Leg | None) -> readout.BudgetLeft:
 
 
 def _resident(relay: Relay, newest: Leg | None, last: ResetTransaction | None) -> readout.ResidentCounts | None:
-    """A leg's own spans are selected until it closes, then elided; the seed's parts and recalled records are selected."""
+    """A leg's own spans are selected until it closes, then elided; its seed's parts and recalled records too."""
     if newest is None or last is None:
         return None
     faults = PageFault.objects.filter(leg__relay=relay).aggregate(
@@ -176,9 +177,7 @@ def _spans(omitted: Any) -> int:
 
 
 def _assumptions(relay: Relay) -> readout.AssumptionCounts | None:
-    found = dict(
-        Assumption.objects.filter(leg__relay=relay).order_by().values_list("action").annotate(n=Count("id"))
-    )
+    found = dict(Assumption.objects.filter(leg__relay=relay).order_by().values_list("action").annotate(n=Count("id")))
     if not found:
         return None
     return readout.AssumptionCounts(found.get("use", 0), found.get("query", 0), found.get("refresh", 0))
@@ -197,7 +196,9 @@ def _cache(newest: Leg | None) -> Warmth | None:
     call = Call.objects.filter(leg=newest, main=True).order_by("-turn", "-id").first() if newest else None
     if call is None:
         return None
-    return warmth(Buckets(call.input_tokens, call.cache_read, call.cache_write_5m, call.cache_write_1h, call.output_tokens))
+    return warmth(
+        Buckets(call.input_tokens, call.cache_read, call.cache_write_5m, call.cache_write_1h, call.output_tokens)
+    )
 
 
 # ---- the JSON of `status` and `list` -------------------------------------------------------------------------------
@@ -314,6 +315,11 @@ def listing(cursor: str = "", limit: int = 50, filters: Mapping[str, str] | None
         "relays": [_line(relay, legs.get(relay.newest_leg)) for relay in shown],
         "next": f"{moment(shown[-1].created_at)}~{shown[-1].pk}" if len(found) > limit else None,
     }
+
+
+def is_cursor(text: str) -> bool:
+    """Whether the text is a `next` that `listing` gave."""
+    return _read_cursor(text) is not None
 
 
 def _read_cursor(cursor: str) -> _At | None:

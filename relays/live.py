@@ -1,0 +1,194 @@
+"""The live updates: one poll per process tells every listening page which topics changed.
+
+Interface: "a change is on the screen within a second …; one cheap query per process and second, each region rendered
+once per change and role, whatever the number of viewers".
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from django.contrib.auth.models import User
+from django.contrib.sessions.backends.db import SessionStore
+from django.db import Error as DatabaseError
+from django.db import connection
+from django.db.models import Max
+from django.utils.crypto import constant_time_compare
+
+from relays.models import Topic
+from relays.reports.roles import READ, may, rights_of
+
+log = logging.getLogger(__name__)
+
+POLL = 0.25  # seconds between two looks at the change number
+KEEP_ALIVE = 15.0  # seconds between two signs of life, and between two looks at the viewer's sign-in
+RETRY = 2000  # milliseconds a browser waits before it connects again
+CAP = 8  # streams of one user
+
+#: (numbers above, look) -> (highest number, topics that changed since)
+Read = Callable[[int | None], tuple[int, frozenset[str]]]
+
+
+class TooManyListeners(Exception):
+    """The user has `CAP` streams open already."""
+
+
+def changed_since(number: int | None) -> tuple[int, frozenset[str]]:
+    """The highest change number and the topics above `number`; with None only where the numbers stand. One query."""
+    if number is None:
+        return Topic.objects.aggregate(top=Max("number"))["top"] or 0, frozenset()
+    rows = list(Topic.objects.filter(number__gt=number).values_list("number", "name"))
+    return max((at for at, _ in rows), default=number), frozenset(name for _, name in rows)
+
+
+@dataclass(eq=False)
+class Listener:
+    """One open page: its topics, and what it has not been told yet (newest wins, topics merged: never a backlog)."""
+
+    user_id: int
+    topics: frozenset[str]
+    pending: set[str] = field(default_factory=set)
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def tell(self, topics: frozenset[str]) -> None:
+        news = topics & self.topics
+        if news:
+            self.pending |= news
+            self.woken.set()
+
+    def take(self) -> list[str]:
+        news = sorted(self.pending)
+        self.pending.clear()
+        self.woken.clear()
+        return news
+
+
+class Hub:
+    """The listeners of one event loop and the one task that polls for them; with no listener nothing runs."""
+
+    def __init__(self, read: Read = changed_since, poll: float = POLL) -> None:
+        self.read = read
+        self.poll = poll
+        self.listeners: set[Listener] = set()
+        # its own thread: a request's thread ends with the request, and its connection would go with it
+        self.thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="live")
+        self.task: asyncio.Task[None] | None = None
+
+    async def ask(self, function: Callable[..., Any], *args: Any) -> Any:
+        """A database question, asked in the hub's thread."""
+        return await asyncio.get_running_loop().run_in_executor(self.thread, function, *args)
+
+    def join(self, user_id: int, topics: frozenset[str]) -> Listener:
+        """A new listener; raises TooManyListeners at the cap."""
+        if sum(one.user_id == user_id for one in self.listeners) >= CAP:
+            raise TooManyListeners
+        listener = Listener(user_id, topics)
+        self.listeners.add(listener)
+        if self.task is None or self.task.done():
+            self.task = asyncio.get_running_loop().create_task(self._run(), name="live")
+        return listener
+
+    def leave(self, listener: Listener) -> None:
+        self.listeners.discard(listener)
+
+    async def close(self) -> None:
+        """Ends the poll, the thread and its connection; the hub is of no use afterwards."""
+        self.listeners.clear()
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
+        await self.ask(_disconnect)
+        self.thread.shutdown()
+
+    async def _run(self) -> None:
+        number: int | None = None
+        while self.listeners:
+            try:
+                number, topics = await self.ask(_guarded, self.read, number)
+            except DatabaseError as error:
+                log.warning("live: the change number could not be read (%s); trying again in 2 s", error)
+                await asyncio.sleep(2)
+                continue
+            for listener in tuple(self.listeners):
+                listener.tell(topics)
+            await asyncio.sleep(self.poll)
+
+
+def _guarded(read: Read, number: int | None) -> tuple[int, frozenset[str]]:
+    try:
+        return read(number)
+    except DatabaseError:
+        connection.close()  # a broken connection must not be asked again
+        raise
+
+
+def _disconnect() -> None:
+    connection.close()  # looked up here: each thread has its own
+
+
+_hubs: "WeakKeyDictionary[asyncio.AbstractEventLoop, Hub]" = WeakKeyDictionary()
+
+
+def hub() -> Hub:
+    """The hub of the running event loop."""
+    loop = asyncio.get_running_loop()
+    if loop not in _hubs:
+        _hubs[loop] = Hub()
+    return _hubs[loop]
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who listens, as it was when the stream was opened."""
+
+    user_id: int
+    session_key: str
+    session_hash: str
+    rights: frozenset[str]
+
+
+def why_not(viewer: Viewer) -> str:
+    """Why a viewer may listen no longer, or ``""``: signed out, deactivated, password or roles changed."""
+    user = User.objects.filter(pk=viewer.user_id, is_active=True).first()
+    if user is None:
+        return "this account is not active any more"
+    if not SessionStore().exists(viewer.session_key):
+        return "signed out: reload the page"
+    if not constant_time_compare(user.get_session_auth_hash(), viewer.session_hash):
+        return "signed out: reload the page"
+    if not may(user, READ) or rights_of(user) != viewer.rights:
+        return "your roles changed: reload the page"
+    return ""
+
+
+def line(event: str, **data: object) -> bytes:
+    """One event of the stream."""
+    return f"event: {event}\ndata: {json.dumps(data)}\n\n".encode()
+
+
+async def stream(listener: Listener, at: Hub, viewer: Viewer, keep_alive: float = KEEP_ALIVE) -> AsyncIterator[bytes]:
+    """The body of one page's stream until the viewer leaves or may not look any more."""
+    try:
+        yield f"retry: {RETRY}\n\n".encode() + line("hello")
+        loop = asyncio.get_running_loop()
+        check_at = loop.time() + keep_alive
+        while True:
+            try:
+                await asyncio.wait_for(listener.woken.wait(), max(check_at - loop.time(), 0.01))
+            except TimeoutError:
+                why = await at.ask(why_not, viewer)
+                if why:
+                    yield line("bye", why=why)
+                    return
+                check_at = loop.time() + keep_alive
+                # a comment keeps proxies awake; scripts cannot see it, so the page gets an event too
+                yield b": keep-alive\n" + line("alive")
+                continue
+            yield line("change", topics=listener.take())
+    finally:
+        at.leave(listener)

@@ -1,0 +1,315 @@
+"""The one place where tokens, verdicts, SHAs, numbers, money, ages and durations become text or markup.
+
+Interface: "one colour and one shape per token category, the same on every page"; "money, tokens and durations are
+formatted in one place". Every value that may come from an agent is escaped here; nothing is trusted as markup.
+"""
+
+import math
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from decimal import ROUND_HALF_UP, Decimal
+
+from django import template
+from django.conf import settings
+from django.templatetags.static import do_static, static
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from relays.core.vocabulary import token
+
+register = template.Library()
+register.tag("static", do_static)  # these tags are built in everywhere, so no template has to load anything
+
+NONE = "—"  # no value can exist; 0 is counted and none
+MINUS = "\N{MINUS SIGN}"
+
+#: word -> (class, shape); words that are not here get a question mark, never a cross
+_VERDICTS: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(("holds", "verified", "passed", "fresh", "done", "true", "confirmed"), ("ver-holds", "check")),
+    **dict.fromkeys(("violated", "dangling", "refused", "invalid", "false", "failed"), ("ver-violated", "cross")),
+    **dict.fromkeys(("not yet", "left_out", "left out"), ("ver-notyet", "notyet")),
+    "stale": ("ver-stale", "diamond"),  # a claim that no longer matches, and what to do is known: amber, not crimson
+    "held": ("ver-unknown", "bars"),
+}
+
+
+# ---- text ----------------------------------------------------------------
+
+
+@register.filter
+def grouped(value: object) -> str:
+    """`178612` -> `178,612`; no value -> `—`; a negative number gets a true minus sign."""
+    if value is None or value == "":
+        return NONE
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return str(value)
+    if isinstance(value, float):
+        text = f"{value:,.1f}"
+        return text.replace("-", MINUS)
+    return f"{value:,}".replace("-", MINUS)
+
+
+@register.filter
+def short_tokens(value: object) -> str:
+    """`120000` -> `120k`: for axes and column heads only."""
+    if not isinstance(value, int | float):
+        return NONE
+    return f"{round(value / 1000):,}k" if abs(value) >= 1000 else str(round(value))
+
+
+@register.filter
+def money(value: object) -> str:
+    """A decimal amount in the site's currency with two decimals; no value is `unpriced`, never 0."""
+    if value is None or value == "":
+        return "unpriced"
+    amount = Decimal(str(value))
+    sign = MINUS if amount < 0 else ""
+    if 0 < abs(amount) < Decimal("0.01"):
+        return f"{sign}<$0.01"
+    return f"{sign}${abs(amount).quantize(Decimal('0.01'), ROUND_HALF_UP):,}"
+
+
+@register.filter
+def duration(value: object) -> str:
+    """A `timedelta` or seconds in one unit: `40 s`, `43 min`, `3.2 h`, `4 d`; no value -> `—`."""
+    if value is None or value == "":
+        return NONE
+    seconds = value.total_seconds() if isinstance(value, timedelta) else float(str(value))
+    sign, seconds = (MINUS if seconds < 0 else ""), abs(seconds)
+    if seconds < 60:
+        return f"{sign}{int(seconds)} s"
+    if seconds < 3600:
+        return f"{sign}{int(seconds // 60)} min"
+    if seconds < 48 * 3600:
+        return f"{sign}{math.floor(seconds / 360) / 10:.1f} h"
+    return f"{sign}{int(seconds // 86400)} d"
+
+
+@register.filter
+def age(value: object) -> str:
+    """How long ago a moment was, in one unit; a moment ahead (clocks differ) counts as now."""
+    if not isinstance(value, datetime):
+        return NONE
+    return duration(max(timezone.now() - value, timedelta(0)))
+
+
+@register.filter
+def exact(value: object) -> str:
+    """The exact time in the fleet's zone: `2026-11-30 11:19:05 UTC`."""
+    if not isinstance(value, datetime):
+        return ""
+    return f"{timezone.localtime(value):%Y-%m-%d %H:%M:%S} {settings.TIME_ZONE}"
+
+
+@register.filter
+def percent(value: object) -> str:
+    """A share 0…1 as `96.8 %`; a share below 1 never rounds up to 100 %; no value -> `—`."""
+    if not isinstance(value, int | float | Decimal):
+        return NONE
+    tenths = math.floor(Decimal(str(value)) * 1000)
+    return f"{tenths // 10} %" if tenths % 10 == 0 else f"{tenths / 10:.1f} %"
+
+
+@register.filter
+def initials(value: object) -> str:
+    """Two letters for the round sign of a person."""
+    words = [word for word in str(value).replace(".", " ").replace("_", " ").replace("-", " ").split() if word]
+    if not words:
+        return "?"
+    return (words[0][0] + words[1][0] if len(words) > 1 else words[0][:2]).upper()
+
+
+# ---- marks ---------------------------------------------------------------
+
+
+@register.simple_tag
+def icon(name: str, label: str = "") -> SafeString:
+    """One icon of the sprite (`static/relays/icons.svg`); with a label it is an image, else decoration."""
+    sprite = static("relays/icons.svg")
+    if label:
+        return format_html(
+            '<svg class="icon" viewBox="0 0 24 24" role="img" aria-label="{}"><use href="{}#{}"/></svg>',
+            label,
+            sprite,
+            name,
+        )
+    return format_html(
+        '<svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><use href="{}#{}"/></svg>', sprite, name
+    )
+
+
+@register.simple_tag
+def shape(name: str) -> SafeString:
+    """One of the shapes ring, disc, diamond, octagon, bars, dashed, check, cross, notyet, query."""
+    return format_html(
+        '<svg class="sh" viewBox="0 0 12 12" aria-hidden="true"><use href="{}#sh-{}"/></svg>',
+        static("relays/icons.svg"),
+        name,
+    )
+
+
+@register.simple_tag
+def tok(value: str, quiet: bool = False, count: int | None = None) -> str:
+    """A token as shape, colour and word, linked to its fix; an unknown word is shown as text and links nowhere.
+
+    `quiet`: a normal `RELAY_ROTATED` in a table keeps its disc, its word goes grey. `count`: `×22` after it.
+    """
+    if not value:
+        return ""
+    word = token(str(value))
+    times = format_html(' <span class="u">×{}</span>', grouped(count)) if count else ""
+    if not word.known:
+        return format_html(
+            '<span class="tok tok-unknown" title="{}">{}{}</span>{}',
+            word.meaning,
+            shape("dashed"),
+            word.value[:80],
+            times,
+        )
+    try:
+        target = f"{reverse('vocabulary')}#{word.value}"
+    except NoReverseMatch:
+        target = f"#{word.value}"
+    return format_html(
+        '<a class="tok tok-{}" href="{}" title="{}. Fix: {}">{}{}</a>{}',
+        "quiet" if quiet else word.tone,
+        target,
+        word.meaning.capitalize(),
+        word.fix,
+        shape(word.shape),
+        word.value,
+        times,
+    )
+
+
+@register.simple_tag
+def ver(verdict: object, text: str = "") -> SafeString:
+    """A verdict with its own mark: check, crimson cross, dashed ring for `not yet`, question mark for `unknown`."""
+    word = str(verdict).replace("_", " ") if verdict not in (None, "") else "not yet"
+    tone, mark = _VERDICTS.get(word, ("ver-unknown", "query"))
+    return format_html('<span class="ver {}">{}{}</span>', tone, shape(mark), text or word[:80])
+
+
+@register.simple_tag
+def sha(value: str, length: int = 8) -> str:
+    """A SHA or digest, shortened; one press copies all of it."""
+    if not value:
+        return NONE
+    full = str(value)
+    return format_html(
+        '<button class="sha" type="button" data-copy="{}" title="{}" aria-label="Copy {}">{}{}</button>',
+        full,
+        full,
+        full,
+        full[:length],
+        icon("copy"),
+    )
+
+
+@register.simple_tag
+def num(value: object, unit: str = "") -> SafeString:
+    """A grouped number with its unit small and grey after it."""
+    if unit and value is not None and value != "":
+        return format_html('<span class="num">{} <span class="u">{}</span></span>', grouped(value), unit)
+    return format_html('<span class="num">{}</span>', grouped(value))
+
+
+@register.simple_tag
+def cost(total: object, unpriced_calls: int = 0) -> SafeString:
+    """Money that says what it misses: `unpriced`, or the total with `partial: n calls unpriced`."""
+    amount = Decimal(str(total or 0))
+    if unpriced_calls and not amount:
+        return format_html('<span class="dim" title="{} calls have no price">unpriced</span>', grouped(unpriced_calls))
+    if unpriced_calls:
+        return format_html(
+            '{} <span class="u">partial: {} calls unpriced</span>', money(amount), grouped(unpriced_calls)
+        )
+    return format_html("{}", money(amount))
+
+
+@register.simple_tag
+def when(moment: datetime | None) -> str:
+    """An age (`43 min`) with the exact time on hover and focus."""
+    if moment is None:
+        return NONE
+    return format_html(
+        '<time class="age" datetime="{}" title="{}" tabindex="0">{}</time>',
+        moment.isoformat(),
+        exact(moment),
+        age(moment),
+    )
+
+
+@register.simple_tag
+def clock(moment: datetime | None) -> str:
+    """The time of day of a moment, with its date on another day; turned into the viewer's zone by `times.js`."""
+    if moment is None:
+        return NONE
+    local = timezone.localtime(moment)
+    text = f"{local:%H:%M:%S}" if local.date() == timezone.localdate() else f"{local:%Y-%m-%d %H:%M}"
+    return format_html(
+        '<time class="clock" datetime="{}" title="{}" tabindex="0">{}</time>', moment.isoformat(), exact(moment), text
+    )
+
+
+@register.simple_tag
+def prov(word: str) -> SafeString:
+    """Provenance as an underline: solid OBSERVED, dashed SIMULATED, dotted ASSUMED."""
+    tone = {"OBSERVED": "", "SIMULATED": " prov-sim", "ASSUMED": " prov-ass"}.get(word.upper(), " prov-ass")
+    return format_html('<span class="prov{}">{}</span>', tone, word.upper())
+
+
+@register.simple_tag
+def st(status: str) -> SafeString:
+    """A relay's status; parked is the one that a person looks for."""
+    mark = shape("octagon") if status == "parked" else ""
+    return format_html('<span class="st st-{}">{}{}</span>', status, mark, status)
+
+
+# ---- small drawings, made on the server: they need no script -----------------
+
+
+@register.simple_tag
+def meter(now: int, mark: int, ceiling: int, window: int = 0) -> SafeString:
+    """Resident tokens now against soft mark and ceiling, on a scale of the window."""
+    scale = max(window, ceiling, now, 1)
+    width = min(now / scale, 1) * 100
+    tone = "over" if ceiling and now >= ceiling else "fg"
+    ticks = format_html_join(
+        "",
+        '<rect class="{}" x="{}" width=".8" height="8"/>',
+        ((css, f"{min(at / scale, 1) * 100 - 0.4:.1f}") for css, at in (("mk", mark), ("ce", ceiling)) if at),
+    )
+    says = f"{grouped(now)} of {grouped(ceiling)} ceiling" if ceiling else f"{grouped(now)} tokens"
+    return format_html(
+        '<svg class="meter" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '<rect class="bg" width="100" height="8" rx="1"/><rect class="{}" width="{}" height="8" rx="1"/>{}</svg>',
+        says,
+        tone,
+        f"{width:.1f}",
+        ticks,
+    )
+
+
+@register.simple_tag
+def spark(points: Sequence[int], top: int = 0) -> SafeString:
+    """A sparkline of resident tokens, oldest first; the dashed line is `top` (the ceiling)."""
+    if len(points) < 2:
+        return format_html('<span class="dim">{}</span>', "no calls yet" if not points else "one call yet")
+    high = max(top, *points, 1)
+    step = 200 / (len(points) - 1)
+    path = " ".join(
+        f"{'L' if at else 'M'}{at * step:.1f} {30 - max(value, 0) / high * 28:.1f}" for at, value in enumerate(points)
+    )
+    y = f"{30 - top / high * 28:.1f}"
+    line = format_html('<line x1="0" x2="200" y1="{}" y2="{}"/>', y, y) if top else ""
+    says = f"resident tokens of the last {len(points)} calls, from {grouped(min(points))} to {grouped(max(points))}"
+    return format_html(
+        '<svg class="spark" viewBox="0 0 200 32" preserveAspectRatio="none" role="img" aria-label="{}">'
+        '{}<path d="{}"/></svg>',
+        says,
+        line,
+        path,
+    )

@@ -1,0 +1,152 @@
+"""`/gates/<id>/`: everything needed to decide on one page, and the decision bound to what was shown."""
+
+from collections.abc import Mapping
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from relays import access
+from relays.actions import decide as deciding
+from relays.actions.base import ChangedSinceSeen, NotPermitted, Refused
+from relays.models import GateEpisode
+from relays.reports import diffs
+from relays.reports import gate as report
+from relays.reports.roles import REVIEW
+from relays.views.parts import part_response
+from relays.views.relay import actor_of
+
+KEEP, OWN = "", "own"
+FIELDS = ("comment", "next", "next_own", "region", "sets", "objective", "host_dead")
+
+
+@require_safe
+def gate(request: HttpRequest, pk: int) -> HttpResponse:
+    """The page; `?part=state&seen=…` is its only region that refreshes: what one decides on never moves by itself."""
+    found = access.load_gate(request, pk)
+    part = request.GET.get("part")
+    if part is None:
+        return _page(request, found, {})
+    if part != "state":
+        raise Http404("There is no such part of this page.")
+    return part_response(
+        request,
+        "relays/gate/_state.html",
+        lambda: _state(found, request.GET.get("seen", "")),
+        (f"relay:{found.relay_id}", "inbox"),
+    )
+
+
+def _state(found: GateEpisode, seen: str) -> dict[str, object]:
+    page = report.gate_page(found, timezone.now(), *report.branch_tip(found.relay))
+    return {"page": page, "seen": seen, "changed": page.waiting and seen != page.shown.digest, "here": _here(found)}
+
+
+def _here(found: GateEpisode) -> str:
+    return reverse("gate", args=[found.pk])
+
+
+def _page(
+    request: HttpRequest, found: GateEpisode, typed: Mapping[str, object], *, status: int = 200, **notice: object
+) -> HttpResponse:
+    page = report.gate_page(found, timezone.now(), *report.branch_tip(found.relay))
+    relay, leg = found.relay, page.leg
+    commits = parked = None
+    if leg is not None:
+        row = relay.legs.get(number=leg.number)
+        if row.cursor_sha and row.end_sha and row.cursor_sha != row.end_sha:
+            commits = diffs.between(relay, row.cursor_sha, row.end_sha, f"Commits of leg {leg.number}")
+        if row.wip_sha:
+            parked = diffs.between(
+                relay, row.end_sha or row.cursor_sha, row.wip_sha, f"Parked work of leg {leg.number}"
+            )
+    context = {
+        "page": page,
+        "relay": relay,
+        "here": _here(found),
+        "seen": page.shown.digest,
+        "changed": False,
+        "typed": typed,
+        "asked": _asked(page, typed.get("answers")),
+        "commits": commits,
+        "parked": parked,
+        "may_review": access.may(request.user, REVIEW),
+        "own_relay": relay.owner_id == request.user.pk,
+        **notice,
+    }
+    return render(request, "relays/gate/page.html", context, status=status)
+
+
+def _asked(page: report.GatePage, answers: object) -> list[tuple[report.Question, str]]:
+    """The questions that an answer can name, with what was typed for each."""
+    typed = answers if isinstance(answers, dict) else {}
+    return [(question, typed.get(question.ref, "")) for question in page.questions if question.durable]
+
+
+@require_POST
+def decide(request: HttpRequest, pk: int) -> HttpResponse:
+    """Approve, refuse or reopen. What changed meanwhile comes back as a fresh page with all that was typed."""
+    found = access.load_gate(request, pk)
+    access.require(request, REVIEW)
+    form = request.POST
+    typed = {name: form.get(name, "") for name in FIELDS} | {"answers": _answers(form)}
+    try:
+        outcome = _decide(request, found, form)
+    except NotPermitted as refusal:
+        raise PermissionDenied(str(refusal)) from refusal
+    except ChangedSinceSeen as change:
+        return _page(request, access.load_gate(request, pk), typed, status=409, changed_line=str(change))
+    except Refused as refusal:
+        return _page(request, access.load_gate(request, pk), typed, status=400, refused_line=str(refusal))
+    note = f"; {outcome.note}" if outcome.note else ""
+    if outcome.state == "waiting" and outcome.have < outcome.need and form.get("decision") == "approve":
+        note += f"; {outcome.have} of {outcome.need} approvals"
+    messages.success(request, f"Recorded as decision {outcome.decision}: the gate is {outcome.state}{note}.")
+    response = HttpResponseRedirect(reverse("gate", args=[outcome.gate]))
+    response.status_code = 303
+    return response
+
+
+def _decide(request: HttpRequest, found: GateEpisode, form: QueryDict) -> deciding.GateOutcome:
+    actor, seen, comment = actor_of(request), form.get("seen", ""), form.get("comment", "").strip()
+    decision = form.get("decision", "")
+    if decision == "approve":
+        chosen = form.get("next", KEEP)
+        return deciding.approve(
+            actor,
+            found.pk,
+            seen=seen,
+            comment=comment,
+            next_action=form.get("next_own", "").strip() if chosen == OWN else chosen,
+            answers=_answers(form),
+            region=form.get("region", "").split(),
+            sets=form.get("sets", "").split(),
+            objective=form.get("objective", "").strip(),
+            host_dead=form.get("host_dead") == "1",
+        )
+    if decision in ("refuse", "refuse_stop", "reopen"):
+        return deciding.refuse(
+            actor,
+            found.pk,
+            seen=seen,
+            comment=comment,
+            then="stop" if decision == "refuse_stop" else "",
+            objective=form.get("objective", "").strip(),
+            reopen=decision == "reopen",
+        )
+    raise Refused(f"gate {found.pk}: nothing was decided; press Approve or Refuse")
+
+
+def _answers(form: QueryDict) -> dict[str, str]:
+    """Answers to questions by their reference; a question that is left empty stays open."""
+    found: dict[str, str] = {}
+    for name in form:
+        if name.startswith("ref-"):
+            answer = form.get(f"answer-{name.removeprefix('ref-')}", "").strip()
+            if answer:
+                found[str(form[name])] = answer
+    return found

@@ -1,0 +1,229 @@
+"""`/relays/<id>/`: one relay, its regions for live pages, its tables as CSV, and what a person may do with it."""
+
+import json
+from collections.abc import Callable
+from pathlib import PurePath
+from typing import Any
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from relays import access
+from relays.actions import park as parking
+from relays.actions import resume as resuming
+from relays.actions.base import Actor, NotPermitted, Outcome, Refused
+from relays.charts import flat as flat_chart
+from relays.models import Relay, RelayStatus
+from relays.reports import diffs, flat, legs
+from relays.reports import relay as report
+from relays.reports import status as status_report
+from relays.reports.acts import acts
+from relays.reports.gate import branch_tip
+from relays.reports.roles import OPERATE, REVIEW, rights_of
+from relays.views.csvfile import csv_response
+from relays.views.parts import part_response
+
+SERIES = 100
+ACTS = ("park", "park_now", "resume", "stop", "stop_now")
+_PARTS = ("head", "kpis", "series", "chart", "legs", "side", "records")
+
+
+@require_safe
+def relay(request: HttpRequest, relay_id: str) -> HttpResponseBase:
+    """The page; `?part=` one region of it, `?format=csv&of=turns|legs` a table."""
+    found = access.load_relay(request, relay_id)
+    if request.GET.get("format") == "csv":
+        return _csv(found, request.GET.get("of", "legs"))
+    rights = rights_of(request.user)
+    part = request.GET.get("part")
+    if part is not None:
+        return _part(request, found, rights, part)
+    data = flat.flat(found.pk)
+    context = {
+        **_head(found, rights),
+        **_kpis(found),
+        **_series(found, data),
+        **_legs(found, request),
+        **_side(found),
+        **_records(found, request),
+        "chart": _chart(data),
+        "flat": data,
+        "forms": _forms(found),
+    }
+    return render(request, "relays/relay/page.html", context)
+
+
+def _part(request: HttpRequest, found: Relay, rights: frozenset[str], part: str) -> HttpResponse:
+    if part not in _PARTS:
+        raise Http404("There is no such part of this page.")
+    builders: dict[str, Callable[[], dict[str, object]]] = {
+        "head": lambda: _head(found, rights),
+        "kpis": lambda: _kpis(found),
+        "series": lambda: _series(found, flat.flat(found.pk)),
+        "chart": lambda: {"text": json.dumps(_chart(flat.flat(found.pk)), separators=(",", ":"))},
+        "legs": lambda: _legs(found, request),
+        "side": lambda: _side(found),
+        "records": lambda: _records(found, request),
+    }
+    name = f"_{part}.html" if part != "chart" else "_chart.json"
+    response = part_response(request, f"relays/relay/{name}", builders[part], (f"relay:{found.pk}",))
+    if part == "chart":
+        response["Content-Type"] = "application/json"
+    return response
+
+
+def _here(found: Relay) -> dict[str, object]:
+    return {"relay": found, "here": reverse("relay", args=[found.pk])}
+
+
+def _head(found: Relay, rights: frozenset[str]) -> dict[str, object]:
+    head = report.head(found)
+    return {
+        **_here(found),
+        "head": head,
+        "acts": acts(head, rights),
+        "repo_name": PurePath(found.repo).name,
+        "can_verify": head.baton_leg is not None and bool(rights & {OPERATE, REVIEW}),
+    }
+
+
+def _kpis(found: Relay) -> dict[str, object]:
+    return {**_here(found), "kpis": report.kpis(found)}
+
+
+def _chart(data: flat.Flat) -> dict[str, Any]:
+    figure = json.loads(flat_chart.figure(data).to_json())
+    return {"figure": figure, "alternative": flat_chart.alternative(data)}
+
+
+def _series(found: Relay, data: flat.Flat) -> dict[str, object]:
+    return {
+        **_here(found),
+        "flat": data,
+        "legend": flat_chart.events_named(data),
+        "any_parked": any(leg.parked for leg in data.legs),
+        "series_rows": data.legs[-SERIES:],
+        "series_left_out": len(data.legs) > SERIES,
+    }
+
+
+def _legs(found: Relay, request: HttpRequest) -> dict[str, object]:
+    before = _number(request.GET.get("before", ""))
+    return {**_here(found), "legs": legs.legs(found, timezone.now(), before=before), "before": before}
+
+
+def _side(found: Relay) -> dict[str, object]:
+    lines = status_report.verdict_lines(found)
+    return {
+        **_here(found),
+        "side": report.side(found),
+        "verdicts": list(lines.items()),
+        "readout": report.readout_rows(status_report.operator_readout(found)),
+    }
+
+
+def _records(found: Relay, request: HttpRequest) -> dict[str, object]:
+    tab, rows = request.GET.get("tab", ""), request.GET.get("rows", "")
+    held = request.GET.get("held") == "1"
+    records = report.records(found, tab, before=rows, held_only=held)
+    diff = None
+    if tab == "diff" and found.status == RelayStatus.DONE:
+        tip, problem = branch_tip(found)
+        diff = diffs.between(found, found.start_sha, tip, f"Diff of {found.branch}")
+    wanted = {
+        "tab": "diff" if diff else records.tab,
+        "rows": rows if _number(rows) is not None else "",
+        "held": "1" if held else "",
+    }
+    query = "".join(f"&{name}={value}" for name, value in wanted.items() if value)
+    return {
+        **_here(found),
+        "records": records,
+        "diff": diff,
+        "records_url": f"{reverse('relay', args=[found.pk])}?part=records{query}",
+    }
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 18 else None
+
+
+def _csv(found: Relay, of: str) -> HttpResponseBase:
+    if of == "turns":
+        return csv_response(f"{found.pk}-turns.csv", flat.turns_csv(found.pk))
+    if of == "legs":
+        return csv_response(f"{found.pk}-legs.csv", legs.table_csv(found, timezone.now()))
+    raise Http404("There is no such table; of is turns or legs.")
+
+
+# ---- acts ---------------------------------------------------------------------------------------------------------
+
+
+def _forms(found: Relay) -> list[tuple[str, str]]:
+    """Forms that stand for the whole life of the page; a button of a refreshed region names its form."""
+    forms = [(name, reverse(f"relay_{name}", args=[found.pk])) for name in ACTS]
+    return [*forms, ("verify", reverse("baton_verify", args=[found.pk, 0]))]
+
+
+def _act(request: HttpRequest, relay_id: str, act: Callable[[Actor, str], Outcome]) -> HttpResponse:
+    """Carry out one act and go back to the page, which says what follows or why nothing happened."""
+    found = access.load_relay(request, relay_id)
+    access.require(request, OPERATE)
+    try:
+        outcome = act(actor_of(request), request.POST.get("comment", "").strip()[:500])
+    except NotPermitted as refusal:
+        raise PermissionDenied(str(refusal)) from refusal
+    except Refused as refusal:
+        messages.error(request, str(refusal))
+    else:
+        messages.success(request, _said(outcome))
+    response = HttpResponseRedirect(reverse("relay", args=[found.pk]))
+    response.status_code = 303
+    return response
+
+
+def actor_of(request: HttpRequest) -> Actor:
+    """The signed-in person as an actor; views are behind sign-in."""
+    user = request.user
+    if not user.is_authenticated:
+        raise PermissionDenied("Sign in first.")
+    return Actor(user)
+
+
+def _said(outcome: Outcome) -> str:
+    leg = f"leg {outcome.leg}" if outcome.leg is not None else "the leg"
+    return {
+        "drain": f"Asked: {leg} ends at its next safe point.",
+        "now": f"Asked: {leg} is ended at once.",
+        "start": "Asked: the next leg starts as soon as a worker takes it.",
+    }.get(outcome.will, f"The relay is {outcome.status}.")
+
+
+@require_POST
+def park(request: HttpRequest, relay_id: str) -> HttpResponse:
+    return _act(request, relay_id, lambda actor, comment: parking.park(actor, relay_id, comment=comment))
+
+
+@require_POST
+def park_now(request: HttpRequest, relay_id: str) -> HttpResponse:
+    return _act(request, relay_id, lambda actor, comment: parking.park(actor, relay_id, now=True, comment=comment))
+
+
+@require_POST
+def stop(request: HttpRequest, relay_id: str) -> HttpResponse:
+    return _act(request, relay_id, lambda actor, comment: parking.stop(actor, relay_id, comment=comment))
+
+
+@require_POST
+def stop_now(request: HttpRequest, relay_id: str) -> HttpResponse:
+    return _act(request, relay_id, lambda actor, comment: parking.stop(actor, relay_id, now=True, comment=comment))
+
+
+@require_POST
+def resume(request: HttpRequest, relay_id: str) -> HttpResponse:
+    return _act(request, relay_id, lambda actor, comment: resuming.resume(actor, relay_id, comment))

@@ -1,0 +1,46 @@
+"""What every page shows around its content: navigation, the count of waiting gates, the viewer and the fleet's zone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.urls import reverse
+
+from relays.reports.needs_you import waiting_count
+from relays.reports.roles import READ, may, role_words
+
+#: name of the address, label, and the pages that belong to it
+_NAV: tuple[tuple[str, str, frozenset[str]], ...] = (
+    ("needs_you", "Needs you", frozenset({"needs_you", "gate", "gate_decide"})),
+    ("relays", "Relays", frozenset({"relays", "relay", "leg", "baton"})),
+    ("vocabulary", "Vocabulary", frozenset({"vocabulary"})),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NavItem:
+    name: str
+    label: str
+    href: str
+    current: bool
+
+
+def _nav(here: str) -> tuple[NavItem, ...]:
+    return tuple(NavItem(name, label, reverse(name), here in pages) for name, label, pages in _NAV)
+
+
+def shell(request: HttpRequest) -> dict[str, object]:
+    """Context of `base.html`. Counts are callables: a part or an error page that does not show them asks nothing."""
+    user = getattr(request, "user", None)
+    if user is None or not user.is_authenticated:
+        return {"zone": settings.TIME_ZONE, "waiting_count": 0, "nav": (), "role_words": ""}
+    match = request.resolver_match
+    count: Callable[[], int] = cache(lambda: waiting_count() if may(user, READ) else 0)
+    return {
+        "zone": settings.TIME_ZONE,
+        "waiting_count": count,
+        "nav": _nav(match.url_name or "" if match else ""),
+        "role_words": cache(lambda: role_words(user)),
+    }

@@ -1,0 +1,29 @@
+"""The addresses of the pages (interface.md, Addresses)."""
+
+from django.urls import URLPattern, path
+
+from relays.views import baton, gate, health, leg, live_view, needs_you, relay, relays, sign_in, vocabulary
+
+urlpatterns: list[URLPattern] = [
+    path("", needs_you.needs_you, name="needs_you"),
+    path("relays/", relays.relays, name="relays"),
+    path("vocabulary/", vocabulary.vocabulary, name="vocabulary"),
+    path("sign-in/", sign_in.sign_in, name="sign_in"),
+    path("sign-in/<str:secret>/", sign_in.sign_in_link, name="sign_in_link"),
+    path("sign-out/", sign_in.sign_out, name="sign_out"),
+    path("live/", live_view.live, name="live"),
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
+    # ---- relay, leg, baton, gate and their acts ----
+    path("relays/<str:relay_id>/", relay.relay, name="relay"),
+    path("relays/<str:relay_id>/park/", relay.park, name="relay_park"),
+    path("relays/<str:relay_id>/park-now/", relay.park_now, name="relay_park_now"),
+    path("relays/<str:relay_id>/stop/", relay.stop, name="relay_stop"),
+    path("relays/<str:relay_id>/stop-now/", relay.stop_now, name="relay_stop_now"),
+    path("relays/<str:relay_id>/resume/", relay.resume, name="relay_resume"),
+    path("relays/<str:relay_id>/legs/<int:n>/", leg.leg, name="leg"),
+    path("relays/<str:relay_id>/batons/<int:n>/", baton.baton, name="baton"),
+    path("relays/<str:relay_id>/batons/<int:n>/verify/", baton.verify, name="baton_verify"),
+    path("gates/<int:pk>/", gate.gate, name="gate"),
+    path("gates/<int:pk>/decide/", gate.decide, name="gate_decide"),
+]

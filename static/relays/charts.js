@@ -1,0 +1,69 @@
+/* Draws every chart from <script type="application/json"> and again when its data or the theme changes.
+   Colours arrive as var(--rs-…) and are resolved here, so one stylesheet rules both themes.
+   <div data-chart data-from="id of the JSON" data-src="address of fresh JSON" data-topic="what it follows"> */
+(function () {
+  'use strict';
+  var root = document.documentElement, body = document.body, NARROW = 520;
+  var charts = Array.prototype.slice.call(document.querySelectorAll('[data-chart]'));
+  if (!window.Plotly || !charts.length) return;
+  /* the tables stand open for those who see no chart; app.css keeps them shut until here */
+  Array.prototype.forEach.call(document.querySelectorAll('[data-chart-table]'), function (table) { table.open = false; });
+  root.classList.add('charts');
+
+  function resolved(value, style) {
+    if (typeof value === 'string') return value.indexOf('var(--') === 0 ? style.getPropertyValue(value.slice(4, -1)).trim() : value;
+    if (Array.isArray(value)) return typeof value[0] === 'number' ? value : value.map(function (one) { return resolved(one, style); });
+    if (value && typeof value === 'object') {
+      return Object.keys(value).reduce(function (copy, key) { copy[key] = resolved(value[key], style); return copy; }, {});
+    }
+    return value;
+  }
+
+  /* annotations named `wide` or `narrow` are kept where they fit; `meta.narrow` changes the margins */
+  function draw(element) {
+    var given = element.figure, narrow = element.clientWidth < NARROW;
+    if (!given) return;
+    var figure = resolved(given, getComputedStyle(root)), layout = figure.layout, small = (layout.meta || {}).narrow;
+    layout.annotations = (layout.annotations || []).filter(function (one) { return one.name !== (narrow ? 'wide' : 'narrow'); });
+    layout.font = Object.assign({ family: getComputedStyle(body).fontFamily }, layout.font);
+    if (narrow && small) {
+      layout.margin = small.margin || layout.margin;
+      if (small.nticks) layout.xaxis.nticks = small.nticks;
+    }
+    delete layout.meta;
+    element.narrow = narrow;
+    window.Plotly.react(element, figure.data, layout, { displayModeBar: false, responsive: true });
+  }
+  function take(element, text) {
+    if (element.text === text) return;       // nothing new, nothing is drawn
+    element.text = text;
+    var content = JSON.parse(text);
+    element.figure = content.figure;
+    if (content.alternative) element.setAttribute('aria-label', content.alternative);
+    draw(element);
+  }
+
+  /* fresh data: one request at a time; what changes meanwhile is asked for once more */
+  function fetchFresh(element) {
+    if (element.asking) { element.again = true; return; }
+    element.asking = true;
+    var headers = element.tag ? { 'If-None-Match': element.tag } : {};
+    fetch(element.dataset.src, { headers: headers, credentials: 'same-origin', redirect: 'error' }).then(function (response) {
+      if (response.status !== 200) return null;
+      element.tag = response.headers.get('ETag');
+      return response.text();
+    }).then(function (text) { if (text) take(element, text); }, function () { /* the shell says that the connection is lost */ })
+      .then(function () {
+        element.asking = false;
+        if (element.again) { element.again = false; fetchFresh(element); }
+      });
+  }
+
+  charts.forEach(function (element) {
+    var source = document.getElementById(element.dataset.from);
+    if (source) take(element, source.textContent);
+    if (element.dataset.src && element.dataset.topic) body.addEventListener('rs:' + element.dataset.topic, function () { fetchFresh(element); });
+    if (window.ResizeObserver) new ResizeObserver(function () { if (element.figure && element.narrow !== element.clientWidth < NARROW) draw(element); }).observe(element);
+  });
+  body.addEventListener('rs-theme', function () { charts.forEach(draw); });
+})();

@@ -1,0 +1,120 @@
+/* Live pages: hear which topic changed, then fetch and morph the regions that show it.
+   body[data-live] is the address of the stream, body[data-topics] what this page shows. Events on body:
+   `rs:<topic>` for each topic that changed, and `rs-refresh` for a region that shows several of them. */
+(function () {
+  'use strict';
+  var body = document.body, sign = document.querySelector('.live');
+  if (!body.dataset.live || !window.EventSource || !window.htmx || !sign) return;
+  var topics = body.dataset.topics.split(/\s+/).filter(Boolean);
+  var word = sign.querySelector('[data-live-word]'), clock = sign.querySelector('[data-live-clock]');
+  var POLL = 5000, SILENT = 40000;          // the server says something each 15 s
+  var source = null, lastData = new Date(), lastHeard = Date.now(), lost = false, poll = 0, again = 0, aside = 0, slow = 0;
+  var two = function (n) { return (n < 10 ? '0' : '') + n; };
+  var hms = function (d) { return two(d.getHours()) + ':' + two(d.getMinutes()) + ':' + two(d.getSeconds()); };
+
+  /* ---- morphing keeps what the viewer did: open details, typed text, selection ---- */
+  if (window.Idiomorph) {
+    Idiomorph.defaults.ignoreActiveValue = true;
+    Idiomorph.defaults.callbacks.beforeAttributeUpdated = function (name, node) {
+      return !(name === 'open' && (node.tagName === 'DETAILS' || node.tagName === 'DIALOG'));
+    };
+    Idiomorph.defaults.callbacks.beforeNodeMorphed = function (old, fresh) {
+      if (old.nodeType !== 1) return true;
+      if (old.hasAttribute('data-keep')) return false;
+      if (old.hasAttribute('data-row') && said(old) !== said(fresh)) {
+        fresh.classList.add('fresh');       // tinted once; app.css leaves it out under reduced motion
+        setTimeout(function () { old.classList.remove('fresh'); }, 1300);
+      }
+      return true;
+    };
+  }
+  function said(element) {                  // what a row says, without clocks and ages
+    var copy = element.cloneNode(true);
+    copy.querySelectorAll('time').forEach(function (time) { time.remove(); });
+    return copy.textContent.replace(/\s+/g, ' ').trim();
+  }
+
+  /* ---- regions: a part that did not change is not sent again ---- */
+  document.addEventListener('htmx:configRequest', function (event) {
+    var tag = event.detail.elt.dataset.etag;
+    if (tag && event.detail.verb === 'get') event.detail.headers['If-None-Match'] = tag;
+  });
+  document.addEventListener('htmx:afterRequest', function (event) {
+    var xhr = event.detail.xhr;
+    if (!xhr || !xhr.status) return;
+    if (xhr.status < 400) { lastData = new Date(); show(); }
+    var tag = xhr.status === 200 && xhr.getResponseHeader('ETag'), region = document.getElementById(event.detail.elt.id);
+    if (tag && region) region.dataset.etag = tag;
+    if (xhr.status === 401 || xhr.status === 403 || (xhr.responseURL && xhr.responseURL.indexOf('/sign-in/') > 0)) stop('signed out: reload the page');
+  });
+  document.addEventListener('htmx:beforeSwap', function (event) {
+    var url = event.detail.xhr && event.detail.xhr.responseURL;
+    if (url && url.indexOf('/sign-in/') > 0 && location.pathname.indexOf('/sign-in/') !== 0) event.detail.shouldSwap = false;
+  });
+  document.addEventListener('htmx:afterSettle', function () {
+    var waiting = document.getElementById('waiting');
+    if (!waiting) return;
+    var n = waiting.dataset.waiting || '0';
+    document.querySelectorAll('[data-count]').forEach(function (badge) {
+      badge.textContent = n; badge.hidden = n === '0'; badge.setAttribute('aria-label', n + ' wait for a person');
+    });
+    document.title = (n === '0' ? '' : '(' + n + ') ') + document.title.replace(/^\(\d+\) /, '');
+  });
+
+  function fire(names) {
+    setTimeout(function () {                // many viewers do not ask in the same instant
+      names.forEach(function (name) { htmx.trigger(body, 'rs:' + name); });
+      htmx.trigger(body, 'rs-refresh');
+    }, Math.random() * 300);
+  }
+
+  /* ---- the sign: live with a clock, or since when the numbers stand still ---- */
+  function say(text) { if (word.textContent !== text) word.textContent = text; }
+  function show() {
+    sign.hidden = false;
+    if (lost) { sign.dataset.state = 'lost'; say('last data at ' + hms(lastData) + (poll ? ', polling every 5 s' : ', reconnecting')); clock.textContent = ''; }
+    else { sign.dataset.state = 'live'; say('Live'); clock.textContent = ' · ' + hms(new Date()); }
+  }
+  function down() {
+    if (!lost) { lost = true; show(); }    // "reconnecting" first, "polling" once it is not back after 5 s
+    if (!poll) poll = setInterval(function () { show(); if (!document.hidden) fire(topics); }, POLL);
+  }
+  function up() {
+    lastHeard = Date.now();
+    if (poll) { clearInterval(poll); poll = 0; }
+    lost = false;
+    lastData = new Date();
+    show();
+  }
+  function stop(text) { if (source) source.close(); source = null; clearInterval(poll); clearInterval(tick); clearInterval(slow); clearTimeout(again); sign.hidden = false; sign.dataset.state = 'lost'; clock.textContent = ''; say(text); }
+
+  function listen() {
+    if (source) source.close();
+    source = new EventSource(body.dataset.live + '?topics=' + encodeURIComponent(topics.join(',')));
+    source.addEventListener('hello', function () { up(); fire(topics); });   // whatever changed before we listened
+    source.addEventListener('alive', up);
+    source.addEventListener('change', function (event) { up(); fire(JSON.parse(event.data).topics); });
+    source.addEventListener('bye', function (event) { stop(JSON.parse(event.data).why); });
+    source.onerror = function () {
+      down();
+      if (source && source.readyState === EventSource.CLOSED) {   // refused for good: polling stays, and a slow new try
+        clearTimeout(again);
+        again = setTimeout(listen, 15000 + Math.random() * 5000);
+      }
+    };
+  }
+  var tick = setInterval(function () {
+    if (source && Date.now() - lastHeard > SILENT) { lastHeard = Date.now(); down(); listen(); }
+    else if (!lost) show();
+  }, 1000);
+  /* a browser keeps few connections to one host: a hidden page gives its stream back and asks for the count now and then */
+  document.addEventListener('visibilitychange', function () {
+    clearTimeout(aside);
+    if (document.hidden) {
+      aside = setTimeout(function () { if (!source) return; source.close(); source = null; clearTimeout(again); slow = setInterval(function () { fire(['inbox']); }, 30000); }, 20000);
+    } else if (slow) { clearInterval(slow); slow = 0; listen(); }
+  });
+  window.addEventListener('pagehide', function () { if (source) source.close(); });
+  window.addEventListener('pageshow', function (event) { if (event.persisted) listen(); });
+  listen();
+})();

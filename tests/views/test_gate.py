@@ -1,0 +1,190 @@
+"""The gate's page and its form: decided on what was shown, or not at all."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+from django.utils.html import escape
+
+from relays.models import Decision, Fact, GateEpisode, GateState, Leg
+from relays.reports.gate import branch_tip, seen_digest
+from relays.stores.worktree import WorkTree
+from tests import builders
+from tests.report_builders import Story
+
+pytestmark = pytest.mark.django_db
+Clients = Callable[..., Client]
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    told = Story(tmp_path / "repo", policy={})
+    told.leg(turns=5)
+    told.leg(
+        turns=5, peak=178_000, reason="RELAY_PARKED_UNSAFE", cause="ceiling", hold="TREE_DIRTY_UNPARKED", made=False,
+        end_decision={"dirty": ["src/orders.py"], "candidates": ["Stub the gateway."]}, holds=("TREE_DIRTY_UNPARKED",),
+    )  # fmt: skip
+    return told
+
+
+@pytest.fixture
+def gate(story: Story) -> GateEpisode:
+    return story.park()
+
+
+def seen(story: Story, gate: GateEpisode) -> str:
+    gate.refresh_from_db()
+    return seen_digest(gate, branch_tip(story.relay)[0])
+
+
+def text_of(client: Client, gate: GateEpisode) -> str:
+    response = client.get(reverse("gate", args=[gate.pk]))
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_everything_on_one_page(story: Story, gate: GateEpisode, client_of: Clients) -> None:
+    leg = story.legs[-1]
+    Fact.objects.create(
+        leg=leg, seq=60, kind="decision", label="<script>x</script>", durability="durable", at=story.clock
+    )
+    text = text_of(client_of("reviewer"), gate)
+    for words in (
+        "Leg 1 reached its ceiling at 178,000 tokens without a safe point",
+        "a person looks at what is durable and resumes",
+        "src/orders.py",
+        "Stub the gateway.",
+        "Close issue 3.",
+        "may the dump be replaced?",
+        escape("<script>x</script>"),
+        "append a ledger row for it",
+        f'name="seen" value="{seen(story, gate)}"',
+        "1 approval wanted",
+    ):
+        assert words in text
+    assert "<script>x" not in text
+    assert 'class="now" aria-current="step"' in text
+
+
+def test_the_diff_of_parked_work_is_there_and_escaped(story: Story, gate: GateEpisode, client_of: Clients) -> None:
+    (story.repo / "note.html").write_text("<img src=x>\n")
+    sha = WorkTree(story.repo).store_wip(f"refs/relay/wip/{story.relay.pk}/1", "work in progress")
+    Leg.objects.filter(pk=story.legs[-1].pk).update(wip_sha=sha)
+    text = text_of(client_of("reviewer"), gate)
+    assert "Diff of parked work" in text
+    assert escape("+<img src=x>") in text
+    assert "<img src=x>" not in text
+    assert f"refs/relay/wip/{story.relay.pk}/1" in text
+
+
+def test_who_may_read_and_who_may_decide(story: Story, gate: GateEpisode, client: Client, client_of: Clients) -> None:
+    url = reverse("gate_decide", args=[gate.pk])
+    assert client.get(reverse("gate", args=[gate.pk])).status_code == 302
+    assert 'value="approve"' not in text_of(client_of("manager"), gate)
+    data = {"decision": "approve", "seen": seen(story, gate), "comment": "fine"}
+    assert client_of("manager", "operator").post(url, data).status_code == 403
+    assert client_of("reviewer").get(url).status_code == 405
+    assert client_of("reviewer").get(reverse("gate", args=[999])).status_code == 404
+    assert not Decision.objects.exists()
+
+
+def test_approve_with_a_chosen_next_action_and_an_answer(story: Story, gate: GateEpisode, client_of: Clients) -> None:
+    response = client_of("reviewer").post(
+        reverse("gate_decide", args=[gate.pk]),
+        {
+            "decision": "approve", "seen": seen(story, gate), "comment": "the dump is a fixture",
+            "next": "Stub the gateway.",
+            "ref-1": "issue:#40", "answer-1": "Yes, a sample is enough", "sets": "envelope.turns=400",
+        },
+        follow=True,
+    )  # fmt: skip
+    assert response.redirect_chain == [(reverse("gate", args=[gate.pk]), 303)]
+    decision = Decision.objects.get(act="approve")
+    assert decision.detail["next_action"] == "Stub the gateway."
+    assert decision.detail["answers"] == {"issue:#40": "Yes, a sample is enough"}
+    assert decision.detail["policy"]["envelope"]["turns"] == 400
+    assert decision.seen
+    gate.refresh_from_db()
+    assert gate.state == GateState.REQUESTED
+    text = response.content.decode()
+    assert "the gate is requested" in text
+    assert 'value="approve"' not in text
+
+
+def test_changed_since_you_looked_keeps_all_that_was_typed(story: Story, gate: GateEpisode, client_of: Clients) -> None:
+    old = seen(story, gate)
+    builders.commit(story.repo, {"late.txt": "x\n"}, "A commit after the look")
+    data = {
+        "decision": "approve",
+        "seen": old,
+        "comment": "looks <good>",
+        "next": "own",
+        "next_own": "Do this.",
+        "region": "src/**",
+    }
+    response = client_of("reviewer").post(reverse("gate_decide", args=[gate.pk]), data)
+    text = response.content.decode()
+    assert response.status_code == 409
+    assert "Changed since you looked" in text
+    assert "msg-stale" in text
+    for kept in (escape("looks <good>"), 'value="Do this."', "src/**"):
+        assert kept in text
+    fresh = seen(story, gate)
+    assert fresh != old
+    assert f'name="seen" value="{fresh}"' in text
+    assert not Decision.objects.exists()
+    assert GateEpisode.objects.get(pk=gate.pk).state == GateState.WAITING
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"comment": " "}, "a comment is required"),
+        ({"sets": "envelope.nonsense=1"}, "nonsense"),
+        ({"decision": ""}, "nothing was decided"),
+    ],
+)
+def test_a_refusal_says_one_line_and_changes_nothing(
+    story: Story, gate: GateEpisode, client_of: Clients, change: dict[str, str], words: str
+) -> None:
+    data = {"decision": "approve", "seen": seen(story, gate), "comment": "kept text", **change}
+    response = client_of("reviewer").post(reverse("gate_decide", args=[gate.pk]), data)
+    assert response.status_code == 400
+    assert words in response.content.decode()
+    assert not Decision.objects.exists()
+
+
+def test_refuse_then_reopen(story: Story, gate: GateEpisode, client_of: Clients) -> None:
+    client, url = client_of("reviewer"), reverse("gate_decide", args=[gate.pk])
+    client.post(url, {"decision": "refuse", "seen": seen(story, gate), "comment": "not safe"})
+    gate.refresh_from_db()
+    assert gate.state == GateState.REFUSED
+    assert 'value="reopen"' in text_of(client, gate)
+    response = client.post(url, {"decision": "reopen", "comment": "after all"}, follow=True)
+    again = GateEpisode.objects.get(state=GateState.WAITING)
+    assert again.reopened_from == gate
+    assert response.redirect_chain[-1][0] == reverse("gate", args=[again.pk])
+
+
+def test_a_failed_start_shows_its_error(story: Story, gate: GateEpisode, client_of: Clients) -> None:
+    GateEpisode.objects.filter(pk=gate.pk).update(error="git worktree add: no space left on device", round=1)
+    text = text_of(client_of("reviewer"), gate)
+    assert "no space left on device" in text
+    assert "approvals of before have lapsed" in text
+
+
+def test_only_the_state_refreshes_and_it_says_when_the_page_is_old(
+    story: Story, gate: GateEpisode, client_of: Clients
+) -> None:
+    client, url, digest = client_of("reviewer"), reverse("gate", args=[gate.pk]), seen(story, gate)
+    part = client.get(url, {"part": "state", "seen": digest})
+    assert "Changed since you looked" not in part.content.decode()
+    assert "<textarea" not in part.content.decode()
+    assert (
+        client.get(url, {"part": "state", "seen": digest}, headers={"If-None-Match": part["ETag"]}).status_code == 304
+    )
+    other = client.get(url, {"part": "state", "seen": "0" * 64}).content.decode()
+    assert "Changed since you looked" in other
+    assert client.get(url, {"part": "form"}).status_code == 404

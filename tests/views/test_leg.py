@@ -1,0 +1,117 @@
+"""The leg's page: turns with their boundaries, facts, progress and tombstone."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import escape
+
+from relays.models import Call, Fact, Leg, Relay
+from relays.reports import legs
+from tests.report_builders import Story
+from tests.web_builders import make_leg, make_relay
+
+pytestmark = pytest.mark.django_db
+Clients = Callable[..., Client]
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    told = Story(tmp_path / "repo")
+    told.leg(turns=4)
+    told.leg(turns=120, holds=("TREE_DIRTY_UNPARKED", "TREE_DIRTY_UNPARKED", "NO_NEXT_ACTION"))
+    return told
+
+
+def page(client: Client, relay: Relay, number: int, **query: object) -> str:
+    response = client.get(reverse("leg", args=[relay.pk, number]), query)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_what_the_page_shows(story: Story, client_of: Clients) -> None:
+    Fact.objects.create(
+        leg=story.legs[1], seq=90, kind="fact", label="<i>raw</i>", durability="durable", at=timezone.now()
+    )
+    text = page(client_of("manager"), story.relay, 1, page=3)
+    for words in (
+        "TREE_DIRTY_UNPARKED",
+        "NO_NEXT_ACTION",
+        "wind_down",
+        "Close issue 2",
+        "issue:#2",
+        "Tombstone",
+        escape("<i>raw</i>"),
+    ):
+        assert words in text
+    assert "<i>raw</i>" not in text
+    assert reverse("leg", args=[story.relay.pk, 0]) in text
+
+
+def test_turns_are_paged_and_a_turn_can_be_named(story: Story) -> None:
+    first = legs.leg_page(story.relay, 1, timezone.now(), 1)
+    second = legs.leg_page(story.relay, 1, timezone.now(), 2)
+    assert first is not None
+    assert second is not None
+    assert [len(one.turns) for one in (first, second)] == [50, 50]
+    assert (first.pages, second.turns[0].call.turn) == (3, 51)
+    assert first.turns[0].growth is None
+    assert second.turns[0].growth == second.turns[0].call.resident_tokens - first.turns[-1].call.resident_tokens
+    assert all(turn.boundary and turn.boundary.turn == turn.call.turn for turn in second.turns)
+
+
+def test_a_side_call_is_no_resident_turn(story: Story) -> None:
+    Call.objects.create(leg=story.legs[0], key="side", turn=2, main=False, output_tokens=5, at=timezone.now())
+    found = legs.leg_page(story.relay, 0, timezone.now())
+    assert found is not None
+    assert [turn.call.main for turn in found.turns].count(False) == 1
+    assert next(turn for turn in found.turns if not turn.call.main).boundary is None
+    assert len(found.turns) == 5
+
+
+def test_a_leg_that_runs_says_not_yet(client_of: Clients) -> None:
+    relay = make_relay()
+    make_leg(relay, 0, resident=[20_000])
+    text = page(client_of("manager"), relay, 0)
+    assert "The leg has not ended." in text
+    assert "counted when the leg ends" in text
+
+
+def test_missing_legs_and_parts(story: Story, client_of: Clients) -> None:
+    client = client_of("manager")
+    assert client.get(reverse("leg", args=[story.relay.pk, 7])).status_code == 404
+    url = reverse("leg", args=[story.relay.pk, 0])
+    assert client.get(url, {"part": "nope"}).status_code == 404
+    part = client.get(url, {"part": "leg"})
+    assert client.get(url, {"part": "leg"}, headers={"If-None-Match": part["ETag"]}).status_code == 304
+    assert client_of().get(url).status_code == 403
+
+
+def test_the_page_asks_as_often_for_a_long_leg_as_for_a_short_one(client_of: Clients) -> None:
+    client, counts = client_of("manager"), []
+    for turns in (2, 400):
+        relay = make_relay()
+        make_leg(relay, 0, resident=[20_000] * turns)
+        page(client, relay, 0)
+        with CaptureQueriesContext(connection) as asked:
+            page(client, relay, 0)
+        counts.append(len(asked))
+    assert counts[0] == counts[1]
+    assert Leg.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("item", "ref", "line"),
+    [
+        ("a" * 40, "a" * 40, ""),
+        ({"sha": "b", "subject": "S", "added": 2}, "b", "subject S; added 2"),
+        (["c", 1], "c", "1"),
+    ],
+)
+def test_progress_reads_any_form_of_record(item: object, ref: str, line: str) -> None:
+    assert legs.progress_groups({"commits": [item]}) == (("commits in the region", ((ref, line),)),)

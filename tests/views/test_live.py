@@ -1,0 +1,251 @@
+"""The live stream: topics that were asked for, merged and newest first; caps; an end when the viewer may not look."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.contrib.auth.models import Group, User
+from django.contrib.sessions.models import Session
+from django.db import OperationalError
+from django.test import AsyncClient, Client
+
+from relays import live
+from relays.live import CAP, Hub, TooManyListeners, Viewer, changed_since, stream, why_not
+from tests.web_builders import bump, make_user
+
+ClientOf = Callable[..., Client]
+FEW = 0.01
+
+
+class Numbers:
+    """A change number that the test moves."""
+
+    def __init__(self) -> None:
+        self.number = 7
+        self.topics: dict[str, int] = {}
+        self.asked = 0
+        self.broken = False
+
+    def change(self, *topics: str) -> None:
+        self.number += 1
+        self.topics |= dict.fromkeys(topics, self.number)
+
+    def read(self, number: int | None) -> tuple[int, frozenset[str]]:
+        self.asked += 1
+        if self.broken:
+            self.broken = False
+            raise OperationalError("gone")
+        if number is None:
+            return self.number, frozenset()
+        return self.number, frozenset(name for name, at in self.topics.items() if at > number)
+
+
+async def heard(listener: live.Listener) -> list[str]:
+    await asyncio.wait_for(listener.woken.wait(), 3)
+    return listener.take()
+
+
+def test_a_listener_hears_its_topics_and_no_others() -> None:
+    async def run() -> None:
+        numbers = Numbers()
+        hub = Hub(numbers.read, FEW)
+        inbox, relay = hub.join(1, frozenset({"inbox"})), hub.join(2, frozenset({"relay:RLY-1"}))
+        await asyncio.sleep(5 * FEW)
+        numbers.change("relay:RLY-1", "relay:RLY-2")
+        assert await heard(relay) == ["relay:RLY-1"]
+        assert not inbox.woken.is_set()
+        numbers.change("inbox")
+        assert await heard(inbox) == ["inbox"]
+
+    asyncio.run(run())
+
+
+def test_what_a_slow_listener_missed_is_merged_into_one() -> None:
+    async def run() -> None:
+        numbers = Numbers()
+        hub = Hub(numbers.read, FEW)
+        slow = hub.join(1, frozenset({"inbox", "relays"}))
+        await asyncio.sleep(5 * FEW)
+        for _ in range(20):
+            numbers.change("inbox")
+            await asyncio.sleep(FEW)
+        numbers.change("relays")
+        await asyncio.sleep(5 * FEW)
+        assert await heard(slow) == ["inbox", "relays"] and not slow.woken.is_set()
+
+    asyncio.run(run())
+
+
+def test_one_poll_serves_all_and_none_runs_without_listeners() -> None:
+    async def run() -> None:
+        numbers = Numbers()
+        hub = Hub(numbers.read, FEW)
+        listeners = [hub.join(user, frozenset({"inbox"})) for user in range(50)]
+        await asyncio.sleep(20 * FEW)
+        assert 0 < numbers.asked <= 25
+        for listener in listeners:
+            hub.leave(listener)
+        await asyncio.sleep(5 * FEW)
+        asked = numbers.asked
+        await asyncio.sleep(10 * FEW)
+        assert numbers.asked == asked
+        again = hub.join(1, frozenset({"inbox"}))  # and it starts again
+        await asyncio.sleep(5 * FEW)
+        numbers.change("inbox")
+        assert await heard(again) == ["inbox"]
+
+    asyncio.run(run())
+
+
+def test_a_database_that_fails_once_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        numbers = Numbers()
+        numbers.broken = True
+        hub = Hub(numbers.read, FEW)
+        listener = hub.join(1, frozenset({"inbox"}))
+        await asyncio.sleep(2.1)
+        numbers.change("inbox")
+        assert await heard(listener) == ["inbox"]
+
+    monkeypatch.setattr(live.connection, "close", lambda: None)
+    asyncio.run(run())
+
+
+def test_streams_of_one_user_are_capped() -> None:
+    async def run() -> None:
+        hub = Hub(Numbers().read, FEW)
+        mine = [hub.join(1, frozenset({"inbox"})) for _ in range(CAP)]
+        with pytest.raises(TooManyListeners):
+            hub.join(1, frozenset({"inbox"}))
+        hub.join(2, frozenset({"inbox"}))
+        hub.leave(mine[0])
+        hub.join(1, frozenset({"inbox"}))
+
+    asyncio.run(run())
+
+
+@pytest.mark.django_db
+def test_the_change_number_is_read_with_one_query(django_assert_num_queries: Callable[..., object]) -> None:
+    bump("inbox", "relays")
+    bump("inbox")
+    with django_assert_num_queries(2):  # type: ignore[attr-defined]
+        assert changed_since(None) == (2, frozenset())
+        assert changed_since(1) == (2, frozenset({"inbox"}))
+    assert changed_since(2) == (2, frozenset())
+
+
+# ---- the viewer ----
+
+
+def viewer_of(client: Client) -> Viewer:
+    user = User.objects.get(pk=client.session["_auth_user_id"])
+    return Viewer(user.pk, client.session.session_key or "", user.get_session_auth_hash(), live.rights_of(user))
+
+
+@pytest.mark.django_db
+def test_a_stream_ends_for_who_may_not_look_any_more(client_of: ClientOf) -> None:
+    client = client_of("reviewer")
+    viewer = viewer_of(client)
+    assert why_not(viewer) == ""
+    user = User.objects.get(pk=viewer.user_id)
+    user.groups.add(Group.objects.get_or_create(name="operator")[0])
+    assert "roles changed" in why_not(viewer)
+    user.groups.set([Group.objects.get(name="reviewer")])
+    user.set_password("another one")
+    user.save()
+    assert "signed out" in why_not(viewer)
+    client.force_login(user)
+    viewer = viewer_of(client)
+    User.objects.update(is_active=False)
+    assert "not active" in why_not(viewer)
+    User.objects.update(is_active=True)
+    assert why_not(viewer) == ""
+    client.post("/sign-out/")
+    assert "signed out" in why_not(viewer)
+    User.objects.all().delete()
+    assert "not active" in why_not(viewer)
+
+
+# ---- over HTTP ----
+
+
+async def lines(content: AsyncIterator[bytes], count: int) -> list[str]:
+    got = []
+    for _ in range(count):
+        got.append((await asyncio.wait_for(anext(content), 5)).decode())
+    return got
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_change_is_heard_within_a_second_and_a_sign_out_ends_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "__defaults__", (0.5,))
+
+    async def run() -> None:
+        user = await sync_to_async(make_user)("", "manager")
+        client = AsyncClient()
+        await client.aforce_login(user)
+        answer = await client.get("/live/?topics=inbox,relay:RLY-1")
+        assert answer.status_code == 200 and answer["Content-Type"] == "text/event-stream"
+        assert answer["X-Accel-Buffering"] == "no" and "no-cache" in answer["Cache-Control"]
+        content = aiter(answer.streaming_content)
+        (hello,) = await lines(content, 1)
+        assert hello.startswith("retry: ") and "event: hello" in hello
+        await asyncio.sleep(0.3)
+        await sync_to_async(bump)("relay:RLY-2", "inbox")
+        (change,) = await lines(content, 1)
+        assert change.startswith("event: change") and json.loads(change.split("data: ")[1]) == {"topics": ["inbox"]}
+        (alive,) = await lines(content, 1)
+        assert alive.startswith(": keep-alive\n") and "event: alive" in alive
+        await sync_to_async(Session.objects.all().delete)()
+        (bye,) = await lines(content, 1)
+        assert "event: bye" in bye and "signed out" in bye
+        with pytest.raises(StopAsyncIteration):
+            await anext(content)
+        assert not live.hub().listeners
+        await live.hub().close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_above_the_cap_the_page_polls() -> None:
+    async def run() -> None:
+        user = await sync_to_async(make_user)("", "manager")
+        client = AsyncClient()
+        await client.aforce_login(user)
+        at = live.hub()
+        for _ in range(CAP):
+            at.join(user.pk, frozenset({"inbox"}))
+        answer = await client.get("/live/?topics=inbox")
+        assert answer.status_code == 429 and answer["Retry-After"] == "15"
+        await at.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.django_db
+def test_without_asgi_there_is_no_stream_and_no_error(client_of: ClientOf) -> None:
+    assert client_of("manager").get("/live/?topics=inbox").status_code == 204
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "topics", ["", "secrets", "inbox,relay:", "relay:a b", "relay:" + "x" * 99, "inbox," * 3 + "*"]
+)
+def test_words_that_are_no_topics_are_refused(client_of: ClientOf, topics: str) -> None:
+    assert client_of("manager").get("/live/", {"topics": topics}).status_code == 400
+
+
+@pytest.mark.django_db
+def test_too_many_topics_are_refused(client_of: ClientOf) -> None:
+    many = ",".join(f"relay:{n}" for n in range(21))
+    assert client_of("manager").get("/live/", {"topics": many}).status_code == 400
+
+
+@pytest.mark.django_db
+def test_the_stream_needs_sign_in_a_role_and_get(client_of: ClientOf) -> None:
+    assert Client().get("/live/?topics=inbox").status_code == 302
+    assert client_of().get("/live/?topics=inbox").status_code == 403
+    assert client_of("admin").post("/live/?topics=inbox").status_code == 405

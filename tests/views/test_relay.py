@@ -1,0 +1,212 @@
+"""The relay's page: what it shows, what it refuses, and that it costs the same for a small and a large relay."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils.html import escape
+
+from relays.models import Decision, Leg, Relay, RelayStatus
+from relays.views.csvfile import cell
+from tests.report_builders import Story
+from tests.web_builders import bump, make_leg, make_relay
+
+pytestmark = pytest.mark.django_db
+Clients = Callable[..., Client]
+PARTS = ("head", "kpis", "series", "chart", "legs", "side", "records")
+
+
+@pytest.fixture
+def story(tmp_path: Path) -> Story:
+    told = Story(tmp_path / "repo", objective="Close <b>all</b> issues")
+    told.leg(turns=5)
+    told.leg(turns=5, holds=("NO_NEXT_ACTION",))
+    return told
+
+
+def page(client: Client, relay: Relay, **query: object) -> str:
+    response = client.get(reverse("relay", args=[relay.pk]), query)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def test_sign_in_and_a_role_are_needed(story: Story, client: Client, client_of: Clients) -> None:
+    url = reverse("relay", args=[story.relay.pk])
+    assert client.get(url).status_code == 302
+    assert client_of().get(url).status_code == 403
+    assert client_of("manager").get(url).status_code == 200
+    assert client_of("manager").get(reverse("relay", args=["RLY-nope"])).status_code == 404
+    assert client_of("manager").get(url, {"part": "nope"}).status_code == 404
+
+
+def test_what_the_page_shows(story: Story, client_of: Clients) -> None:
+    story.leg(turns=5, reason="")
+    text = page(client_of("operator"), story.relay)
+    assert escape("Close <b>all</b> issues") in text
+    assert "<b>all</b>" not in text
+    for word in (
+        "RELAY_ROTATED",
+        "NO_NEXT_ACTION",
+        "scripted worker",
+        "Operator readout",
+        "not yet",
+        "holds",
+        "unpriced",
+    ):
+        assert word in text
+    assert text.count('data-row="leg-') == 3
+    assert f"relay:{story.relay.pk}" in text
+    assert "style=" not in text.replace("plotly.js-style-global", "")
+    figure = json.loads(text.split('<script id="d-flat" type="application/json">')[1].split("</script>")[0])
+    assert [y for trace in figure["figure"]["data"][:2] for y in trace["y"] if y is not None]
+
+
+def test_the_gate_that_waits_is_the_loud_thing(story: Story, client_of: Clients) -> None:
+    story.leg(
+        turns=5, peak=178_000, reason="RELAY_PARKED_UNSAFE", cause="ceiling", hold="TREE_DIRTY_UNPARKED", made=False
+    )
+    gate = story.park()
+    text = page(client_of("operator"), story.relay)
+    assert text.count("btn-loud") == 1
+    assert "Leg 2 reached its ceiling at 178,000 tokens without a safe point" in text
+    assert f'href="{reverse("gate", args=[gate.pk])}"' in text
+    assert f"Resume: gate {gate.pk} needs a decision first." in text
+
+
+def test_a_done_relay_says_how_to_merge_and_shows_its_diff(story: Story, client_of: Clients) -> None:
+    Relay.objects.filter(pk=story.relay.pk).update(
+        status=RelayStatus.DONE, ended_at=story.clock, ended_reason="RELAY_GOAL_DONE"
+    )
+    client = client_of("manager")
+    text = page(client, story.relay, tab="diff")
+    assert "Done: 2 commits" in text
+    assert f"merge --no-ff {story.relay.branch}" in text
+    assert "+++ b/work/2.md" in text
+    assert "act-park" in text
+    assert 'form="act-park"' not in text  # nothing to do on a relay that is done
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_is_sent_once_until_it_changes(story: Story, client_of: Clients, part: str) -> None:
+    client, url = client_of("operator"), reverse("relay", args=[story.relay.pk])
+    first = client.get(url, {"part": part})
+    assert first.status_code == 200
+    assert "csrfmiddlewaretoken" not in first.content.decode()
+    again = client.get(url, {"part": part}, headers={"If-None-Match": first["ETag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    story.leg(turns=9, reason="")
+    bump(f"relay:{story.relay.pk}")
+    changed = client.get(url, {"part": part}, headers={"If-None-Match": first["ETag"]})
+    assert changed.status_code == (304 if part == "records" else 200)
+
+
+def test_the_chart_comes_as_json(story: Story, client_of: Clients) -> None:
+    response = client_of("manager").get(reverse("relay", args=[story.relay.pk]), {"part": "chart"})
+    assert response["Content-Type"] == "application/json"
+    assert set(json.loads(response.content)) == {"figure", "alternative"}
+
+
+def test_tabs_and_pages_of_records(story: Story, client_of: Clients) -> None:
+    client = client_of("manager")
+    assert "what was done" in page(client, story.relay, tab="ledger")
+    assert "No decision yet" in page(client, story.relay, tab="decisions")
+    held = page(client, story.relay, tab="boundaries", held="1")
+    assert held.count('data-row="bd-') == 1
+    assert page(client, story.relay, tab="boundaries", rows="junk").count('data-row="bd-') == 10
+
+
+def test_the_page_asks_as_often_for_sixty_legs_as_for_three(client_of: Clients) -> None:
+    client, counts = client_of("operator"), []
+    for legs in (3, 60):
+        relay = make_relay()
+        for number in range(legs):
+            make_leg(relay, number, resident=[20_000, 125_000], reason="RELAY_ROTATED", fidelity_verified=3)
+        page(client, relay)  # what is asked once per process is asked
+        with CaptureQueriesContext(connection) as asked:
+            text = page(client, relay)
+        counts.append(len(asked))
+        assert text.count('data-row="leg-') == min(legs, 50)
+    assert counts[0] == counts[1]
+    older = page(client, relay, before="10")
+    assert older.count('data-row="leg-') == 10
+
+
+# ---- acts ---------------------------------------------------------------------------------------------------------
+
+
+def test_acts_of_a_running_relay(story: Story, client_of: Clients) -> None:
+    story.leg(turns=3, reason="")
+    text = page(client_of("operator"), story.relay)
+    for name in ("park", "park_now", "stop", "stop_now"):
+        assert f'type="submit" form="act-{name}"' in text
+        assert f'<form id="act-{name}" method="post"' in text
+    assert 'form="act-resume"' not in text
+    reading = page(client_of("manager"), story.relay)
+    assert "needs the role operator" in reading
+    assert 'type="submit" form="act-park"' not in reading
+
+
+def test_park_is_recorded_and_said(story: Story, client_of: Clients) -> None:
+    leg = story.leg(turns=3, reason="")
+    client = client_of("operator")
+    response = client.post(reverse("relay_park", args=[story.relay.pk]), {"comment": "lunch"}, follow=True)
+    assert response.redirect_chain == [(reverse("relay", args=[story.relay.pk]), 303)]
+    assert f"leg {leg.number} ends at its next safe point" in response.content.decode()
+    assert Decision.objects.get().comment == "lunch"
+    assert Relay.objects.get(pk=story.relay.pk).park == "drain"
+    assert 'form="act-resume"' in page(client, story.relay)  # withdraw
+
+
+def test_a_refusal_is_one_line_on_the_page(story: Story, client_of: Clients) -> None:
+    Relay.objects.filter(pk=story.relay.pk).update(status=RelayStatus.DONE, ended_at=story.clock)
+    response = client_of("operator").post(reverse("relay_stop", args=[story.relay.pk]), follow=True)
+    assert "a done relay stays done" in response.content.decode()
+    assert not Decision.objects.exists()
+
+
+@pytest.mark.parametrize("name", ["park", "park_now", "stop", "stop_now", "resume"])
+def test_acts_need_post_and_the_role(story: Story, client_of: Clients, name: str) -> None:
+    url = reverse(f"relay_{name}", args=[story.relay.pk])
+    assert client_of("operator").get(url).status_code == 405
+    assert client_of("manager", "reviewer").post(url).status_code == 403
+    checked = Client(enforce_csrf_checks=True)
+    checked.force_login(story.relay.owner)
+    assert checked.post(url).status_code == 403
+    assert not Decision.objects.exists()
+
+
+# ---- csv ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("=1+1", "'=1+1"),
+        ("+x", "'+x"),
+        ("-x", "'-x"),
+        ("@x", "'@x"),
+        ("\tx", "'\tx"),
+        ("a=b", "a=b"),
+        (-5, "-5"),
+        (None, ""),
+        (True, "yes"),
+    ],
+)
+def test_no_cell_is_a_formula(value: object, text: str) -> None:
+    assert cell(value) == text
+
+
+def test_tables_as_csv(story: Story, client_of: Clients) -> None:
+    client = client_of("manager")
+    Leg.objects.filter(pk=story.legs[0].pk).update(model="=cmd()")
+    url = reverse("relay", args=[story.relay.pk])
+    legs = b"".join(client.get(url, {"format": "csv", "of": "legs"})).decode().splitlines()
+    turns = b"".join(client.get(url, {"format": "csv", "of": "turns"})).decode().splitlines()
+    assert (len(legs), len(turns)) == (3, 11)
+    assert legs[1].startswith("0,ended,RELAY_ROTATED,")
+    assert client.get(url, {"format": "csv", "of": "nope"}).status_code == 404

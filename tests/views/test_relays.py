@@ -1,0 +1,159 @@
+"""The list of relays: search, filters, order, pages, empty pages and refusals."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from relays.models import Relay, RelayStatus
+from relays.reports.relays import clean_query, relays_page
+from tests.web_builders import bump, make_fleet, make_gate, make_leg, make_relay, make_user
+
+pytestmark = pytest.mark.django_db
+ClientOf = Callable[..., Client]
+
+
+def ids(**values: str) -> list[str]:
+    return [row.relay_id for row in relays_page(clean_query(values)).rows]
+
+
+def test_a_row_says_status_leg_progress_context_fidelity_money_and_last_data(client_of: ClientOf) -> None:
+    relay = make_relay(
+        objective="Move the call sites", progress_total=612, progress_at=timezone.now(), spend_used=Decimal("41.184")
+    )
+    make_leg(relay, 0, reason="RELAY_ROTATED", fidelity_verified=29, fidelity_dangling=0, fidelity_unknown=2)
+    make_leg(relay, 22, resident=[74_210])
+    page = client_of("manager").get("/relays/").content.decode()
+    for text in (
+        "Move the call sites",
+        "running",
+        ">22<",
+        "612",
+        "74,210",
+        "mark 120k, ceiling 180k",
+        "100 %",
+        "$41.18",
+    ):
+        assert text in page, text
+    assert "2 unknown" in page and "RELAY_ROTATED" in page and f"/relays/{relay.pk}/" in page
+
+
+def test_money_without_prices_reads_unpriced_and_partly_priced_says_how_many_calls_miss(client_of: ClientOf) -> None:
+    make_relay(unpriced_calls=3)
+    page = client_of("manager").get("/relays/").content.decode()
+    assert "unpriced" in page and "$0.00" not in page
+    make_relay(unpriced_calls=3, spend_used=Decimal("1.5"))
+    assert '$1.50 <span class="u">partial: 3 calls unpriced' in client_of("manager").get("/relays/").content.decode()
+
+
+def test_search_and_filters() -> None:
+    mara = make_user("mara", "operator")
+    one = make_relay(objective="Translate the HELP pages", repo="/srv/acme/docs", agent="command", owner=mara)
+    two = make_relay(objective="Another", status=RelayStatus.DONE)
+    three = make_relay(objective="Third", status=RelayStatus.PARKED)
+    make_gate(three, "BUDGET_EXHAUSTED", leg=make_leg(three, 0, reason="RELAY_ROTATED"))
+    assert ids(q="help") == ids(q="docs") == ids(q=one.pk) == [one.pk]
+    assert ids(repo="/srv/acme/docs") == ids(agent="command") == ids(owner="mara") == [one.pk]
+    assert ids(status="done") == ids(token="RELAY_GOAL_DONE") == [two.pk]
+    assert ids(token="BUDGET_EXHAUSTED") == [three.pk], "the open gate stands above how the last leg ended"
+    assert ids(token="RELAY_ROTATED") == []
+    assert ids(q="nothing like it") == []
+    assert len(ids(q="%")) == 0, "a search word is no pattern"
+
+
+def test_words_that_mean_nothing_are_dropped() -> None:
+    query = clean_query(
+        {"status": "flying", "token": "<b>", "sort": "password", "page": "-3", "q": "a\0b\n" + "x" * 900}
+    )
+    assert (query.status, query.token, query.sort, query.page) == ("", "", "-started", 1)
+    assert query.text.startswith("ab") and len(query.text) == 200
+    assert clean_query({"page": "9" * 50}).page == 999_999_999
+    assert clean_query({"page": "٣"}).page == 1
+
+
+@pytest.mark.parametrize("word", ["started", "name", "status", "leg", "progress", "context", "money", "data"])
+def test_each_order_and_its_reverse_hold_the_same_relays(word: str) -> None:
+    make_fleet(7)
+    up, down = ids(sort=word), ids(sort=f"-{word}")
+    assert sorted(up) == sorted(down) and len(up) == 7
+
+
+def test_the_order_by_status_begins_with_what_needs_a_person() -> None:
+    make_fleet(5)
+    statuses = [row.status for row in relays_page(clean_query({"sort": "status"})).rows]
+    assert statuses == ["parked", "running", "waiting", "idle", "done"]
+
+
+def test_the_order_by_context_begins_with_the_fullest() -> None:
+    for resident in (10_000, 90_000, 50_000):
+        make_leg(make_relay(objective=str(resident)), 0, resident=[resident])
+    make_relay(objective="no leg")
+    rows = relays_page(clean_query({"sort": "-context"})).rows
+    assert [row.objective for row in rows] == ["90000", "50000", "10000", "no leg"]
+
+
+def test_pages_of_fifty_and_a_page_behind_the_end_is_the_last(client_of: ClientOf) -> None:
+    now, owner = timezone.now(), make_user("mara", "operator")
+    for n in range(51):
+        make_relay(objective=f"Job {n:02d}", owner=owner, created_at=now - timedelta(minutes=n))
+    client = client_of("manager")
+    first = client.get("/relays/?owner=mara").content.decode()
+    assert "Job 49" in first and "Job 50" not in first and "page 1 of 2" in first
+    assert 'href="?owner=mara&amp;page=2"' in first, "the next page keeps the filters"
+    last = client.get("/relays/?owner=mara&page=77").content.decode()
+    assert "Job 50" in last and "Job 49" not in last and 'href="?owner=mara" rel="prev"' in last
+
+
+def test_fifty_relays_cost_as_many_queries_as_one(client_of: ClientOf) -> None:
+    client = client_of("reviewer")
+    for part in ("", "?part=list"):
+        counts = []
+        for more in (5, 25):
+            make_fleet(more)
+            bump("relays", "inbox")
+            with CaptureQueriesContext(connection) as caught:
+                assert client.get(f"/relays/{part}").status_code == 200
+            counts.append(len(caught))
+        assert counts[0] == counts[1]
+
+
+def test_empty_pages_say_what_to_do_next(client_of: ClientOf) -> None:
+    client = client_of("operator")
+    assert "manage.py relay start" in client.get("/relays/").content.decode()
+    make_relay()
+    page = client.get("/relays/?q=nothing").content.decode()
+    assert "No relay matches" in page and 'value="nothing"' in page
+
+
+def test_a_search_word_comes_back_as_text(client_of: ClientOf) -> None:
+    make_relay()
+    page = client_of("operator").get("/relays/", {"q": '"><script>alert(1)</script>'}).content.decode()
+    assert "<script>alert" not in page
+
+
+def test_who_has_no_role_may_not_look(client_of: ClientOf) -> None:
+    assert client_of().get("/relays/").status_code == 403
+    assert Client().get("/relays/").status_code == 302
+
+
+def test_only_reading_is_possible(client_of: ClientOf) -> None:
+    assert client_of("admin").post("/relays/").status_code == 405
+
+
+def test_an_unknown_part_is_not_found(client_of: ClientOf) -> None:
+    assert client_of("admin").get("/relays/?part=nope").status_code == 404
+
+
+def test_a_relay_that_vanishes_between_two_looks_is_gone_from_the_list(client_of: ClientOf) -> None:
+    client = client_of("manager")
+    keep, gone = make_relay(objective="Stays"), make_relay(objective="Goes")
+    assert "Goes" in client.get("/relays/?part=list").content.decode()
+    Relay.objects.filter(pk=gone.pk).delete()
+    bump("relays")
+    page = client.get("/relays/?part=list").content.decode()
+    assert "Goes" not in page and keep.pk in page
