@@ -13,6 +13,7 @@ class Baton(models.Model):
     leg = models.ForeignKey(Leg, on_delete=models.CASCADE, related_name="batons")  # the closing leg
     text = models.TextField()  # canonical bytes, as text
     digest = models.CharField(max_length=64)
+    pin_digest = models.CharField(max_length=64)  # the objective's, so that no page reads all batons for it
     size = models.PositiveIntegerField()
     current = models.BooleanField(default=True)
     why = models.CharField(max_length=20, default="rotation")  # rotation, stale, decision
