@@ -1,3 +1,1 @@
-from relaysite.celery import app as celery_app
-
-__all__ = ["celery_app"]
+"""The Django project. Celery is imported only where a bell is rung or heard: it would double what each command loads."""

@@ -1,11 +1,14 @@
-"""Beat that says it is alive: the doctor and the Health page read the row `beat:<host>`."""
+"""Beat that says it is alive (the doctor and the Health page read the row `beat:<host>`) and that comes back.
+
+Celery's own keeps one channel for ever: once the broker closed it, every later bell fails until beat is restarted.
+"""
 
 import logging
 import socket
 import time
 from typing import Any
 
-from celery.beat import PersistentScheduler
+from celery.beat import PersistentScheduler, SchedulingError
 from django.db import DatabaseError, close_old_connections
 from django.utils import timezone
 
@@ -25,6 +28,19 @@ class Scheduler(PersistentScheduler):
             self._heartbeat()
         # a longer sleep would let the row grow old
         return min(float(super().tick(*arguments, **options)), BEAT_EVERY)
+
+    def apply_async(self, *arguments: Any, **options: Any) -> Any:
+        try:
+            return super().apply_async(*arguments, **options)
+        except SchedulingError:
+            self._forget_connection()  # the next tick opens another one
+            raise
+
+    def _forget_connection(self) -> None:
+        self.__dict__.pop("producer", None)
+        connection = self.__dict__.pop("connection", None)
+        if connection is not None:
+            connection.release()
 
     def _heartbeat(self) -> None:
         from relays.models import Heartbeat

@@ -6,14 +6,17 @@
 """
 
 import os
+import time
 from typing import Any
 
 from kombu.transport import sqlalchemy
 from kombu.transport.sqlalchemy.models import metadata
 from sqlalchemy import Engine, event
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import sessionmaker
 
 POLLING_SECONDS = 0.1
+TRIES = 6
 _PRAGMAS = ("PRAGMA busy_timeout=20000", "PRAGMA journal_mode=WAL", "PRAGMA synchronous=NORMAL")
 
 
@@ -22,6 +25,22 @@ def _prepare(connection: Any, _record: object) -> None:
     for pragma in _PRAGMAS:
         cursor.execute(pragma)
     cursor.close()
+
+
+def _make_tables(engine: Engine) -> None:
+    """Several processes may meet a fresh file at once: whoever comes second finds the tables at its next try.
+
+    An error here would close the channel for good, and with it the bells of this process.
+    """
+    for attempt in range(TRIES):
+        try:
+            metadata.create_all(engine)
+        except OperationalError:
+            if attempt == TRIES - 1:
+                raise
+            time.sleep(0.05 * 2**attempt)
+        else:
+            return
 
 
 class Channel(sqlalchemy.Channel):
@@ -34,7 +53,7 @@ class Channel(sqlalchemy.Channel):
         if key not in self._by_process:
             engine = self._engine_from_config()
             event.listen(engine, "connect", _prepare)
-            metadata.create_all(engine)
+            _make_tables(engine)
             self._by_process[key] = (engine, sessionmaker(bind=engine))
         return self._by_process[key]
 

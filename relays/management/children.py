@@ -38,6 +38,7 @@ class Child:
     process: "subprocess.Popen[str] | None" = None
     due: float = 0.0  # not started again before
     starts: deque[float] = field(default_factory=deque)
+    pump: threading.Thread | None = None
 
     @property
     def running(self) -> bool:
@@ -86,7 +87,8 @@ class Children:
             start_new_session=True,
             preexec_fn=_end_with_parent,
         )
-        threading.Thread(target=self._pump, args=(child, child.process), daemon=True).start()
+        child.pump = threading.Thread(target=self._pump, args=(child, child.process), daemon=True)
+        child.pump.start()
 
     def _pump(self, child: Child, process: "subprocess.Popen[str]") -> None:
         """Everything into the file, errors to the terminal too."""
@@ -94,11 +96,14 @@ class Children:
         handler.setFormatter(logging.Formatter("%(message)s"))
         logger = logging.Logger(f"serve.{child.name}.{process.pid}")
         logger.addHandler(handler)
-        for line in process.stdout or ():
-            text = line.rstrip("\n")
-            logger.info("%s", text)
-            if _LOUD.search(text):
-                self.say(f"{child.name}: {text}")
+        if process.stdout is None:
+            return
+        with process.stdout as lines:
+            for line in lines:
+                text = line.rstrip("\n")
+                logger.info("%s", text)
+                if _LOUD.search(text):
+                    self.say(f"{child.name}: {text}")
         handler.close()
 
     def watch(self) -> None:
@@ -134,14 +139,18 @@ class Children:
             time.sleep(0.05)
         killed = [child.name for child in wanted if child.running]
         for child in wanted:
-            child.signal(signal.SIGKILL)
-            if child.process is not None:
-                child.process.wait()
+            self._finish(child)
         return killed
 
     def kill(self) -> None:
         """All of them at once."""
         for child in self.children:
-            child.signal(signal.SIGKILL)
-            if child.process is not None:
-                child.process.wait()
+            self._finish(child)
+
+    @staticmethod
+    def _finish(child: Child) -> None:
+        child.signal(signal.SIGKILL)
+        if child.process is not None:
+            child.process.wait()
+        if child.pump is not None:
+            child.pump.join(2)  # its last lines; a grandchild that holds the pipe is not waited for

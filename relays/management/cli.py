@@ -5,6 +5,7 @@ Interface: "Errors: one line what, where, and what to do; never a traceback for 
 
 import argparse
 import json
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -15,6 +16,10 @@ from typing import Any, NoReturn
 
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
+
+
+#: what json.dumps leaves as it is and a terminal may obey: C1 controls (one is CSI), DEL, marks of direction
+_UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 class Exit(IntEnum):
@@ -76,7 +81,8 @@ def printable(text: str) -> str:
 def emit(data: object, as_json: bool, text: str | Callable[[], str]) -> None:
     """The answer on stdout: `data` as one JSON line with --json, else `text` for a person."""
     if as_json:
-        write(json.dumps(data, ensure_ascii=False, cls=DjangoJSONEncoder) + "\n")
+        text_of = json.dumps(data, ensure_ascii=False, cls=DjangoJSONEncoder)
+        write(_UNSEEN.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text_of) + "\n")
     else:
         words = printable(text() if callable(text) else text)
         write(words + "\n" if words else "")
@@ -113,8 +119,11 @@ def table(rows: list[list[str]], head: list[str]) -> str:
     )
 
 
-def read_input(name: str, limit: int) -> bytes:
-    """The bytes of a file, or of stdin for `-`; refuses what cannot be read or is larger than `limit` bytes."""
+def read_input(name: str, limit: int, *, cut: bool = False) -> bytes:
+    """The bytes of a file, or of stdin for `-`. What cannot be read is refused.
+
+    More than `limit` bytes are refused too, or with `cut` read no further: the strict reader then says so.
+    """
     try:
         if name == "-":
             content = sys.stdin.buffer.read(limit + 1)
@@ -127,9 +136,9 @@ def read_input(name: str, limit: int) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         refuse(f"{name} cannot be read ({reason}): name a readable file, or - for standard input", Exit.USAGE)
-    if len(content) > limit:
-        refuse(f"{name} is larger than {limit} bytes: no baton and no facts are as large; check the name", Exit.USAGE)
-    return content
+    if len(content) > limit and not cut:
+        refuse(f"{name} is larger than {limit} bytes: no facts are as large; check the name", Exit.USAGE)
+    return content[:limit]
 
 
 def keep_traceback(verb: str, error: BaseException) -> str:

@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
-from celery import current_app
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
@@ -20,6 +19,7 @@ from kombu.exceptions import OperationalError as BrokerError
 from relays.agents import process
 from relays.checks import GIT_LEAST, git_version, network_file_system
 from relays.models import FINAL_STATUSES, Heartbeat, Relay
+from relaysite.celery import app
 
 State = Literal["ok", "warning", "failed"]
 
@@ -120,7 +120,7 @@ def broker() -> Iterator[Finding]:
     if url.startswith("sqla+sqlite:///"):
         yield _embedded_broker(Path(url.removeprefix("sqla+sqlite:///")))
         return
-    with current_app.connection_for_write() as link:
+    with app.connection_for_write() as link:
         name = link.as_uri()  # without the password
         try:
             link.ensure_connection(

@@ -116,8 +116,8 @@ def _run(verb: str, rest: list[str]) -> int:
         return Exit.USAGE
     except DatabaseError as error:
         kept = keep_traceback(verb, error)
-        if "no such table" in str(error) or "does not exist" in str(error):
-            say(f"relay {verb}: the database is not set up; run `python manage.py migrate` (details: {kept})")
+        if any(words in str(error) for words in ("no such table", "no such column", "has no column", "does not exist")):
+            say(f"relay {verb}: the database is not of this version; run `python manage.py migrate` (details: {kept})")
         else:
             say(f"relay {verb}: the database does not answer ({one_line(error)}); start it or check DATABASE_URL")
         return Exit.FAILED

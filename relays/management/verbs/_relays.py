@@ -9,11 +9,13 @@ from relays.management.cli import emit, refuse
 
 
 def add_actor(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--as", dest="as_user", default="", metavar="USER", help="the user who acts (default: local)")
+    parser.add_argument("--as", dest="as_user", default=None, metavar="USER", help="the user who acts (default: local)")
 
 
 def acting(options: argparse.Namespace) -> Actor:
-    return actor(options.as_user)
+    if options.as_user == "":
+        refuse("--as '' names nobody; name a user, or leave --as out to act as local")
+    return actor(options.as_user or "")
 
 
 def pairs(values: list[str], flag: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    reading = baton.read(read_input(options.file, READ_BYTES))
+    reading = baton.read(read_input(options.file, READ_BYTES, cut=True))
     refusal = reading.refusal
     if reading.baton is None or refusal is not None:
         where = (

@@ -18,7 +18,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     if options.branch and not options.repo:
         refuse("relay check-baton: --branch needs --repo DIR: a branch lives in a repository")
-    reading = baton.read(read_input(options.file, READ_BYTES))
+    reading = baton.read(read_input(options.file, READ_BYTES, cut=True))
     place, why_not = None, ""
     if options.repo and reading.baton is not None:
         try:

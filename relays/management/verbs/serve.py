@@ -39,7 +39,8 @@ WEB_SECONDS = 60
 WORKER_SECONDS = 65
 #: without a terminal nobody can press Ctrl-C a second time
 UNATTENDED_SECONDS = 60
-SPAWN_SECONDS = 3
+#: so long a supervisor may take from its start to its claim on a busy machine
+SPAWN_SECONDS = 15
 
 
 class EndNow(BaseException):
@@ -241,7 +242,14 @@ def _wind_down(children: Children) -> None:
     connection.close()
     until = None if sys.stdin is not None and sys.stdin.isatty() else time.monotonic() + UNATTENDED_SECONDS
     told: list[str] = []
-    while left := shutdown.wind_down(1.0) or _just_spawned():
+    quiet = 0
+    # one look is not enough: a supervisor that has just let go may still be starting the next one
+    while quiet < 3:
+        left = shutdown.wind_down(1.0) or [claim.relay_id for claim in shutdown.living()] or _just_spawned()
+        quiet = 0 if left else quiet + 1
+        if not left:
+            time.sleep(0.3)
+            continue
         if left != told:
             told = left
             hint = "Ctrl-C again ends at once" if until is None else f"at most {UNATTENDED_SECONDS} s"

@@ -11,6 +11,8 @@ from relays.management.cli import Exit, emit, refuse, say
 from relays.management.verbs._relays import acting, add_actor, pairs
 from relays.models import Relay, RelayStatus
 
+POLICY_BYTES = 256 * 1024
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repo", required=True, metavar="DIR")
@@ -87,11 +89,18 @@ def _policy(path: str) -> dict[str, Any]:
     if not path:
         return {}
     try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        refuse(f"--policy {path} cannot be read ({error}): name a readable TOML file")
+        with Path(path).open("rb") as stream:
+            content = stream.read(POLICY_BYTES + 1)
+        if len(content) > POLICY_BYTES:
+            refuse(f"--policy {path} is larger than {POLICY_BYTES} bytes: no policy is as large; check the name")
+        table = tomllib.loads(content.decode("utf-8"))
     except tomllib.TOMLDecodeError as error:
         refuse(f"--policy {path} is not TOML ({error}): mend it at that place")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        refuse(f"--policy {path} cannot be read ({reason}): name a readable TOML file")
+    except RecursionError:
+        refuse(f"--policy {path} is nested too deeply: a policy has tables and values, no more")
     found = table.get("relay", {})
     if not isinstance(found, dict) or set(table) - {"relay"}:
         refuse(f"--policy {path}: a policy file has one table, [relay]")

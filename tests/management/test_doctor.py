@@ -1,0 +1,118 @@
+"""`doctor`: each check says what it found and what to do; it never dies of what it finds."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.utils import timezone
+
+from relays.agents.process import Containment
+from relays.management import doctor
+from relays.models import Heartbeat, RelayStatus
+from tests.management.conftest import Cli
+from tests.web_builders import make_relay
+
+pytestmark = pytest.mark.django_db
+
+
+def found(name: str) -> doctor.Finding:
+    return next(one for one in doctor.examine() if one.name == name)
+
+
+def beat(kind: str, seconds: int) -> None:
+    Heartbeat.objects.update_or_create(
+        name=f"{kind}:host", defaults={"at": timezone.now() - timedelta(seconds=seconds)}
+    )
+
+
+def test_a_machine_that_is_well(cli: Cli) -> None:
+    beat("worker", 1)
+    beat("beat", 1)
+    done = cli("doctor", "--json")
+    assert (done.code, done.err) == (0, "")
+    assert done.json["ok"] is True
+    names = [check["name"] for check in done.json["checks"]]
+    wal = ["sqlite"] if connection.vendor == "sqlite" else []
+    assert names == [
+        *["python", "git", "var", "database", *wal, "broker", "worker", "beat"],
+        *["disk", "clock", "containment", "worktrees"],
+    ]
+    for check in done.json["checks"]:
+        assert list(check) == ["name", "state", "detail", "fix"]
+        assert check["state"] in {"ok", "warning"}
+        assert bool(check["fix"]) == (check["state"] != "ok")
+    assert cli("doctor").out.decode().endswith("warnings\n")
+
+
+def test_silent_worker_and_beat_are_warnings(cli: Cli) -> None:
+    assert found("worker").detail == "never heard of"
+    beat("worker", 31)
+    beat("beat", 29)
+    assert found("worker").state == "warning"
+    assert "make run" in found("worker").fix
+    assert found("beat").state == "ok"
+    assert cli("doctor", "--json").json["ok"] is True
+
+
+@pytest.mark.parametrize(("version", "state"), [(None, "failed"), ((2, 33, 9), "failed"), ((2, 34), "ok")])
+def test_git(monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...] | None, state: str) -> None:
+    monkeypatch.setattr(doctor, "git_version", lambda: version)
+    assert found("git").state == state
+
+
+def test_a_database_that_is_behind_or_gone_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor.MigrationExecutor, "migration_plan", lambda self, targets: [1, 2])
+    assert "2 migrations" in found("database").detail
+    assert found("database").fix == "run `python manage.py migrate`"
+
+    def gone(self: object, targets: object) -> None:
+        raise DatabaseError("could not connect\nmore words")
+
+    monkeypatch.setattr(doctor.MigrationExecutor, "migration_plan", gone)
+    assert found("database").detail == "could not connect"
+    done = cli("doctor", "--json")
+    assert (done.code, done.json["ok"]) == (1, False)
+
+
+def test_a_broker_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "broker.sqlite3"
+    broken.write_bytes(b"no database at all, whatever its name says" * 100)
+    monkeypatch.setattr(settings, "CELERY_BROKER_URL", f"sqla+sqlite:///{broken}")
+    assert found("broker").state == "failed"
+    monkeypatch.setattr(settings, "CELERY_BROKER_URL", f"sqla+sqlite:///{tmp_path}/none")
+    assert found("broker").state == "ok"
+
+
+def test_disk_and_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Usage:
+        free = 1024**3
+
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: Usage)
+    assert found("disk").state == "warning"
+    Usage.free = 1024
+    assert found("disk").state == "failed"
+    assert found("clock").state == "ok"
+    monkeypatch.setattr(doctor, "CLOCK_APART", timedelta(seconds=-1))
+    assert found("clock").state == "failed"
+
+
+def test_weak_containment_and_left_worktrees_are_warnings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(doctor.process, "containment", lambda: Containment.SUBREAPER)
+    assert found("containment").state == "warning"
+    monkeypatch.setattr(settings, "RELAY_VAR", tmp_path)
+    living, ended = make_relay(), make_relay(status=RelayStatus.DONE)
+    (tmp_path / "worktrees" / living.pk).mkdir(parents=True)
+    assert found("worktrees").state == "ok"
+    (tmp_path / "worktrees" / ended.pk).mkdir()
+    assert found("worktrees").detail.startswith("1 ")
+
+
+def test_a_check_that_breaks_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(path: object) -> None:
+        raise OSError("no such device")
+
+    monkeypatch.setattr(doctor.shutil, "disk_usage", broken)
+    assert found("disk").state == "failed"
+    assert "no such device" in found("disk").detail

@@ -1,0 +1,146 @@
+"""Settings fail loudly: each malformed value is named with what it should be, and no secret is shown."""
+
+import stat
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from hypothesis import given
+from hypothesis import strategies as st
+
+from relaysite.environment import PROJECT, Environment
+
+POSTGRES = "postgres://ann:s%40cret@db.example.org:5433/relays?sslmode=require"
+
+
+def refused(call, *words: str) -> str:
+    with pytest.raises(ImproperlyConfigured) as error:
+        call()
+    line = str(error.value)
+    assert "\n" not in line
+    for word in words:
+        assert word in line
+    return line
+
+
+def test_text_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("  from the file\n", encoding="utf-8")
+    assert Environment({"TOKEN_FILE": str(file)}).text("TOKEN") == "from the file"
+    assert Environment({}).text("TOKEN", "default") == "default"
+    refused(lambda: Environment({"TOKEN": "a", "TOKEN_FILE": str(file)}).text("TOKEN"), "TOKEN", "both")
+    refused(lambda: Environment({"TOKEN_FILE": str(tmp_path / "none")}).text("TOKEN"), "TOKEN_FILE", "none")
+    file.write_bytes(b"\xff\xfe")
+    refused(lambda: Environment({"TOKEN_FILE": str(file)}).text("TOKEN"), "UTF-8")
+
+
+@pytest.mark.parametrize(("value", "wanted"), [("1", True), ("Yes", True), ("off", False), ("0", False), ("", True)])
+def test_boolean(value: str, wanted: bool) -> None:
+    assert Environment({"DEBUG": value}).boolean("DEBUG", True) is wanted
+
+
+@pytest.mark.parametrize("value", ["2", "ja", "truee", " "])
+def test_boolean_refuses(value: str) -> None:
+    refused(lambda: Environment({"DEBUG": value}).boolean("DEBUG", False), "DEBUG", "1 or 0")
+
+
+@pytest.mark.parametrize("value", ["-1", "1.5", "0", "١", "many", "1_000"])
+def test_integer_refuses(value: str) -> None:
+    refused(lambda: Environment({"DAYS": value}).integer("DAYS", 30, least=1), "DAYS", "at least 1")
+
+
+def test_integer_and_words_and_choice() -> None:
+    env = Environment({"DAYS": "7", "HOSTS": "a.example.org, b.example.org,", "LEVEL": "info"})
+    assert env.integer("DAYS", 30) == 7
+    assert env.integer("OTHER", 30) == 30
+    assert env.words("HOSTS", []) == ["a.example.org", "b.example.org"]
+    assert env.choice("LEVEL", "WARNING", ["INFO", "WARNING"]) == "INFO"
+    refused(lambda: env.choice("LEVEL", "WARNING", ["DEBUG", "WARNING"]), "LEVEL", "DEBUG, WARNING")
+
+
+@pytest.mark.parametrize("value", ["https://relays.example.org/", "http://127.0.0.1:8000", "http://[::1]:8000"])
+def test_address(value: str) -> None:
+    assert Environment({"PUBLIC_URL": value}).address("PUBLIC_URL", "") == value.rstrip("/")
+
+
+@pytest.mark.parametrize(
+    "value", ["relays.example.org", "ftp://x", "http://", "http://x:port", "http://x/path", "https://a:b@x", "http://["]
+)
+def test_address_refuses(value: str) -> None:
+    refused(lambda: Environment({"PUBLIC_URL": value}).address("PUBLIC_URL", ""), "PUBLIC_URL", "https://host")
+
+
+def test_folder_is_made_and_relative_ones_lie_in_the_project(tmp_path: Path) -> None:
+    made = Environment({"RELAY_VAR": str(tmp_path / "a" / "b")}).folder("RELAY_VAR", tmp_path)
+    assert made.is_dir()
+    assert Environment({"RELAY_VAR": "tests"}).folder("RELAY_VAR", tmp_path) == PROJECT / "tests"
+    (tmp_path / "file").touch()
+    refused(lambda: Environment({"RELAY_VAR": str(tmp_path / "file" / "x")}).folder("RELAY_VAR", tmp_path), "RELAY_VAR")
+
+
+def test_sqlite_by_default_with_the_measured_options(tmp_path: Path) -> None:
+    odd = tmp_path / "a %41 #1?"
+    found = Environment({}).database("DATABASE_URL", odd)
+    assert found["ENGINE"] == "django.db.backends.sqlite3"
+    assert found["NAME"] == str(odd / "relaysite.sqlite3")
+    assert found["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
+        assert pragma in found["OPTIONS"]["init_command"]
+
+
+def test_sqlite_in_the_project_means_one_file_wherever_a_process_starts(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    env = Environment({"DATABASE_URL": "sqlite:///var/other.sqlite3"})
+    assert env.database("DATABASE_URL", tmp_path)["NAME"] == str(PROJECT / "var" / "other.sqlite3")
+
+
+def test_postgres(tmp_path: Path) -> None:
+    found = Environment({"DATABASE_URL": POSTGRES}).database("DATABASE_URL", tmp_path)
+    assert found["ENGINE"] == "django.db.backends.postgresql"
+    assert (found["NAME"], found["USER"], found["PASSWORD"]) == ("relays", "ann", "s@cret")
+    assert (found["HOST"], found["PORT"]) == ("db.example.org", "5433")
+    assert found["OPTIONS"] == {"sslmode": "require"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["mysql://x/y", "sqlite://host/file", "sqlite:///", "postgres://host", "postgres://u:pw@h:x/d", "x", "http://["],
+)
+def test_database_refuses_and_shows_no_password(value: str, tmp_path: Path) -> None:
+    line = refused(
+        lambda: Environment({"DATABASE_URL": value}).database("DATABASE_URL", tmp_path), "DATABASE_URL", "malformed"
+    )
+    assert "pw" not in line
+
+
+@pytest.mark.parametrize("value", ["amqp://u:p@h//", "redis://h:6379/0", "rediss://h", "sqla+sqlite:////tmp/x"])
+def test_broker(value: str, tmp_path: Path) -> None:
+    assert Environment({"BROKER_URL": value}).broker("BROKER_URL", tmp_path) == value
+
+
+def test_broker_default_and_refusals(tmp_path: Path) -> None:
+    assert Environment({}).broker("BROKER_URL", tmp_path) == f"sqla+sqlite:///{tmp_path}/broker.sqlite3"
+    for value in ("filesystem://", "memory://", "rabbit", "http://["):
+        env = Environment({"BROKER_URL": value})
+        refused(lambda env=env: env.broker("BROKER_URL", tmp_path), "BROKER_URL")
+
+
+def test_secret_is_made_once_for_its_owner_alone(tmp_path: Path) -> None:
+    file = tmp_path / "secret_key"
+    first = Environment({}).secret("SECRET_KEY", file)
+    assert len(first) >= 50
+    assert Environment({}).secret("SECRET_KEY", file) == first
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [path.name for path in tmp_path.iterdir()] == ["secret_key"]
+    assert Environment({"SECRET_KEY": "k" * 32}).secret("SECRET_KEY", file) == "k" * 32
+    line = refused(lambda: Environment({"SECRET_KEY": "short"}).secret("SECRET_KEY", file), "SECRET_KEY", "32")
+    assert "'short'" not in line
+    refused(lambda: Environment({}).secret("SECRET_KEY", tmp_path / "no" / "folder"), "SECRET_KEY", "cannot be kept")
+
+
+@given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1, max_size=30))
+def test_any_user_and_password_survive_the_address(text: str) -> None:
+    url = f"postgres://{quote(text, safe='')}:{quote(text, safe='')}@h/{quote(text, safe='')}"
+    found = Environment({"DATABASE_URL": url}).database("DATABASE_URL", Path("/"))
+    assert (found["USER"], found["PASSWORD"], found["NAME"]) == (text, text, text)
