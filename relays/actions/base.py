@@ -6,6 +6,8 @@ then observed."
 
 import hashlib
 import json
+import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,11 +15,14 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.db.models import F
 
 from relays.models import Decision, GateEpisode, Relay
 from relays.reports import roles
 
 GENESIS = "0" * 64
+COMMENT_LENGTH = 10_000
+RELAY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
 class Refused(Exception):
@@ -78,10 +83,29 @@ def need(actor: Actor, right: str, what: str) -> None:
 
 
 def relay_or_refuse(relay_id: str) -> Relay:
-    relay = Relay.objects.select_related("owner").filter(pk=relay_id).first()
-    if relay is None:
-        raise NotFound(f"relay {relay_id!r} is not known here; `relay list` shows those that are")
-    return relay
+    # what cannot be an id never reaches a database: one of them takes no NUL, none a lone surrogate
+    if RELAY_ID.fullmatch(relay_id):
+        relay = Relay.objects.select_related("owner").filter(pk=relay_id).first()
+        if relay is not None:
+            return relay
+    raise NotFound(f"relay {relay_id[:60]!r} is not known here; `relay list` shows those that are")
+
+
+def lock(relay: Relay) -> None:
+    """First in an act's transaction: its relay's row, locked until the commit on either database, and read anew.
+
+    So acts on one relay happen one after the other, and never in the middle of a driver's change of that relay.
+    """
+    Relay.objects.filter(pk=relay.pk).update(last_data_at=F("last_data_at"))
+    relay.refresh_from_db()
+
+
+def check_comment(act: str, comment: str) -> None:
+    """Raise Usage for a comment that cannot be kept as it was written."""
+    if len(comment) > COMMENT_LENGTH:
+        raise Usage(f"{act}: the comment is longer than {COMMENT_LENGTH} characters; say it shorter")
+    if any(unicodedata.category(sign) in ("Cc", "Cs") and sign not in "\n\r\t" for sign in comment):
+        raise Usage(f"{act}: the comment holds a control character; write it as plain text")
 
 
 def gate_or_refuse(gate_id: object) -> GateEpisode:
@@ -90,7 +114,7 @@ def gate_or_refuse(gate_id: object) -> GateEpisode:
         gate = GateEpisode.objects.select_related("relay", "leg").filter(pk=int(text)).first()
         if gate is not None:
             return gate
-    raise NotFound(f"gate {text!r} is not known here; `relay status ID` lists a relay's gates")
+    raise NotFound(f"gate {text[:60]!r} is not known here; `relay status ID` lists a relay's gates")
 
 
 def record(

@@ -3,30 +3,46 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
+from relays.actions import carried, people
 from relays.actions.base import (
     Actor,
     ChangedSinceSeen,
-    Held,
     NotLegalNow,
     NotPermitted,
     Usage,
+    check_comment,
     gate_or_refuse,
+    lock,
     need,
     record,
 )
-from relays.actions import people
-from relays.core import objective, pointers, policy, region, safepoint
-from relays.core.vocabulary import Ask, Cause, Extra
-from relays.driver import budgets, gates, git, leases, rebaton, successor
+from relays.core import policy
+from relays.core.vocabulary import Ask, Cause
+from relays.driver import budgets, gates, git, leases, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_gate, change_relay, ring, topic
-from relays.models import Baton, Decision, GateEpisode, GateState, Leg, LegState, Relay, RelayStatus, Request
+from relays.models import (
+    OPEN_GATES,
+    Baton,
+    Decision,
+    GateEpisode,
+    GateState,
+    Leg,
+    LegState,
+    Relay,
+    RelayStatus,
+    Request,
+)
+from relays.reports import approvals
 from relays.reports import gate as gate_report
 from relays.stores.base import StoreUnavailable
+
+ANSWER_BYTES = 500
+#: what a relay stands on from its start: who decides, and where it works
+NO_LIMITS = frozenset({"approvals", "four_eyes", "workspace"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +76,21 @@ def approve(
     ChangedSinceSeen is raised and nothing happens.
     """
     gate, relay = _load(actor, gate_id, "approve", comment)
-    changes = _changes(relay, next_action, answers or {}, region, sets, objective)
-    rules = budgets.policy_of(relay)
     tip = _tip(relay)
     moment = timezone.now()
     with transaction.atomic():
-        gate, relay = _locked(gate, relay, seen, tip, "approve")
+        _locked(gate, relay, seen, tip, "approve")
+        rules = budgets.policy_of(relay)
         note = _four_eyes(actor, gate, relay, rules)
+        before = _standing(gate, seen, tip)
+        if actor.user.pk in before:
+            raise NotLegalNow(f"approve {gate.pk}: user {actor.user.get_username()} has approved it already")
         if gate.leg and gate.leg.cause == Cause.HOST_LOST and not host_dead:
             raise Usage(f"approve {gate.pk}: the host was lost; confirm that it is dead with --host-dead")
-        if gate.token == Ask.BUDGET_EXHAUSTED and not changes.policy:
-            raise Usage(f"approve {gate.pk}: {gate.token} needs a new limit, such as --set envelope.turns=200")
+        changes = carried.check(gate, relay, next_action, answers or {}, region, sets, objective)
+        if gate.token == Ask.BUDGET_EXHAUSTED:
+            carried.needs_limit(gate, relay, rules, changes)
+        carried.hold_region(relay, changes, moment)
         decision = record(
             actor,
             "approve",
@@ -79,23 +99,13 @@ def approve(
             gate=gate,
             comment=comment,
             seen=seen,
-            detail={"round": gate.round, "host_dead": host_dead, "note": note, **changes.detail},
+            detail={"round": gate.round, "tip": tip, "host_dead": host_dead, "note": note, **changes.detail},
         )
-        _apply(relay, changes, decision, moment)
-        have = len(
-            {
-                row.actor_id
-                for row in Decision.objects.filter(gate=gate, act="approve")
-                if row.detail.get("round") == gate.round
-            }
-        )
+        carried.apply(relay, changes, decision, moment)
+        have = len({*before, actor.user.pk})
         if have >= rules.approvals:
             change_gate(gate.pk, GateState.APPROVED, frm=[GateState.WAITING], now=moment, error="")
-            others = GateEpisode.objects.filter(relay=relay, state=GateState.WAITING).exists()
-            if rules.resume == "on_approve" and not others and relay.status == RelayStatus.PARKED:
-                approved = list(GateEpisode.objects.filter(relay=relay, state=GateState.APPROVED))
-                relay.refresh_from_db()
-                successor.request(relay, moment, gates_approved=approved)
+            _request(relay, rules, moment)
         bump(topic(relay.pk), RELAYS, INBOX)
         ring(relay.pk)
     gate.refresh_from_db()
@@ -116,13 +126,19 @@ def refuse(
     gate, relay = _load(actor, gate_id, "refuse", comment)
     if then not in ("", "stop"):
         raise Usage(f"refuse {gate.pk}: --then {then!r} is not known; it is stop, or left out")
-    changes = _changes(relay, "", {}, (), (), objective)
-    tip = _tip(relay)
+    if reopen and (then or objective.strip()):
+        raise Usage(f"refuse {gate.pk}: --reopen goes alone; decide on the reopened gate afterwards")
+    tip = "" if reopen else _tip(relay)
     moment = timezone.now()
     with transaction.atomic():
         if reopen:
             return _reopen(actor, gate, relay, comment, moment)
-        gate, relay = _locked(gate, relay, seen, tip, "refuse")
+        _locked(gate, relay, seen, tip, "refuse")
+        changes = carried.check(gate, relay, "", {}, (), (), objective)
+        if then == "stop" and relay.status != RelayStatus.PARKED:
+            raise NotLegalNow(
+                f"refuse {gate.pk} --then stop: {relay.pk} is {relay.status}; use `relay stop {relay.pk}`"
+            )
         decision = record(
             actor,
             "refuse",
@@ -134,7 +150,7 @@ def refuse(
             detail={"then": then, **changes.detail},
         )
         change_gate(gate.pk, GateState.REFUSED, frm=[GateState.WAITING], now=moment)
-        _apply(relay, changes, decision, moment)
+        carried.apply(relay, changes, decision, moment)
         if then == "stop":
             Leg.objects.filter(relay=relay, state=LegState.PENDING).update(state=LegState.VOID)
             change_relay(
@@ -156,35 +172,12 @@ def refuse(
     return GateOutcome(gate.pk, gate.state, decision.seq, 0, budgets.policy_of(relay).approvals)
 
 
-@dataclass(frozen=True, slots=True)
-class _Changes:
-    next_action: str
-    answers: Mapping[str, str]
-    region: tuple[str, ...]
-    policy: Mapping[str, Any]
-    objective: objective.Pin | None
-
-    @property
-    def detail(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        if self.next_action:
-            found["next_action"] = self.next_action
-        if self.answers:
-            found["answers"] = dict(self.answers)
-        if self.region:
-            found["region"] = list(self.region)
-        if self.policy:
-            found["policy"] = dict(self.policy)
-        if self.objective:
-            found["objective_digest"] = self.objective.digest
-        return found
-
-
 def _load(actor: Actor, gate_id: object, act: str, comment: str) -> tuple[GateEpisode, Relay]:
     gate = gate_or_refuse(gate_id)
     need(actor, "review", f"{act} gate {gate.pk}")
     if not comment.strip():
         raise Usage(f"{act} {gate.pk}: a comment is required; say why in --comment")
+    check_comment(f"{act} {gate.pk}", comment)
     return gate, gate.relay
 
 
@@ -196,23 +189,26 @@ def _tip(relay: Relay) -> str:
         return ""
 
 
-def _locked(gate: GateEpisode, relay: Relay, seen: str, tip: str, act: str) -> tuple[GateEpisode, Relay]:
-    """Lock the gate's row, then compare what was seen with what stands now."""
-    GateEpisode.objects.filter(pk=gate.pk).update(state_at=gate.state_at)
+def _locked(gate: GateEpisode, relay: Relay, seen: str, tip: str, act: str) -> None:
+    """Lock the relay, read it and the gate anew, then compare what was seen with what stands now."""
+    lock(relay)
     gate.refresh_from_db()
-    relay.refresh_from_db()
     if gate.state != GateState.WAITING:
         raise NotLegalNow(f"{act} {gate.pk}: it is {gate.state}, not waiting; look at `relay status {relay.pk}`")
     if gate_report.seen_digest(gate, tip) != seen:
         raise ChangedSinceSeen(
             f"{act} {gate.pk}: changed since you looked; look at gate {gate.pk} again and decide on what it shows now"
         )
-    return gate, relay
+
+
+def _standing(gate: GateEpisode, seen: str, tip: str) -> dict[int, Decision]:
+    baton = Baton.objects.filter(relay_id=gate.relay_id, current=True).first()
+    rows = Decision.objects.filter(gate=gate, act="approve")
+    return approvals.standing(gate, rows, seen=seen, tip=tip, baton=baton)
 
 
 def _four_eyes(actor: Actor, gate: GateEpisode, relay: Relay, rules: policy.Policy) -> str:
-    if Decision.objects.filter(gate=gate, act="approve", actor=actor.user, detail__round=gate.round).exists():
-        raise NotLegalNow(f"approve {gate.pk}: user {actor.user.get_username()} has approved it already")
+    """A note for the decision, or NotPermitted: "With `four_eyes` nobody approves what they started"."""
     if not rules.four_eyes or actor.user.pk != relay.owner_id:
         return ""
     if people.approvers() < 2:
@@ -222,69 +218,30 @@ def _four_eyes(actor: Actor, gate: GateEpisode, relay: Relay, rules: policy.Poli
     )
 
 
-def _changes(
-    relay: Relay,
-    next_action: str,
-    answers: Mapping[str, str],
-    new_region: Sequence[str],
-    sets: Sequence[str],
-    new_objective: str,
-) -> _Changes:
-    """Check every change before anything is written."""
-    chosen = ""
-    if next_action.strip():
-        choice = safepoint.choose_next_action([next_action])
-        if choice.text is None:
-            raise Usage("--next-action must be one line of at most 200 bytes")
-        chosen = choice.text
-    try:
-        for ref in answers:
-            pointers.parse_pointer(ref)
-        globs = region.check_region(tuple(new_region)) if new_region else ()
-        limits = policy.to_snapshot(policy.with_sets(budgets.policy_of(relay), sets)) if sets else {}
-        pin = objective.make_pin(relay.pin_id, new_objective) if new_objective.strip() else None
-    except (pointers.PointerError, region.RegionError, policy.PolicyError, objective.ObjectiveError) as error:
-        raise Usage(f"decision: {error}") from error
-    for ref, answer in answers.items():
-        if not answer.strip() or len(answer.encode()) > 500 or not answer.isprintable():
-            raise Usage(f"--answer {ref}: an answer is one line of at most 500 bytes")
-    return _Changes(chosen, answers, tuple(globs), limits, pin)
-
-
-def _apply(relay: Relay, changes: _Changes, decision: Decision, moment: datetime) -> None:
-    """Carry changes into the relay and into a new current baton, in the decision's own transaction."""
-    if changes.policy:
-        Relay.objects.filter(pk=relay.pk).update(policy=dict(changes.policy), warned_axes=[])
-        relay.policy = dict(changes.policy)
-    if changes.region:
-        holder = leases.acquire(relay, changes.region, moment)
-        if holder:
-            raise Held(f"decision: {Extra.COLLISION_RISK}: {holder} holds a region that overlaps {changes.region}")
-        Relay.objects.filter(pk=relay.pk).update(region=list(changes.region))
-        relay.region = list(changes.region)
-    if changes.objective:
-        Relay.objects.filter(pk=relay.pk).update(
-            objective=changes.objective.text, objective_digest=changes.objective.digest
-        )
-        relay.objective, relay.objective_digest = changes.objective.text, changes.objective.digest
-    if changes.next_action or changes.answers or changes.region or changes.objective:
-        current = Baton.objects.filter(relay=relay, current=True).first()
-        if current is not None:
-            rebaton.after_decision(
-                relay,
-                current,
-                decision_seq=decision.seq,
-                next_action=changes.next_action,
-                answers=changes.answers,
-                now=moment,
-            )
+def _request(relay: Relay, rules: policy.Policy, moment: datetime) -> None:
+    """On approval: the resume is requested, unless a person resumes, or another episode still keeps the relay."""
+    relay.refresh_from_db()
+    if rules.resume != "on_approve" or relay.status != RelayStatus.PARKED:
+        return
+    if GateEpisode.objects.filter(relay=relay, state=GateState.WAITING).exists() or gates.standing_refusal(relay.pk):
+        return
+    approved = list(GateEpisode.objects.filter(relay=relay, state=GateState.APPROVED))
+    successor.request(relay, moment, gates_approved=approved)
 
 
 def _reopen(actor: Actor, gate: GateEpisode, relay: Relay, comment: str, moment: datetime) -> GateOutcome:
+    lock(relay)
+    gate.refresh_from_db()
     if gate.state not in (GateState.REFUSED, GateState.EXPIRED):
         raise NotLegalNow(f"refuse {gate.pk} --reopen: it is {gate.state}; only a refused or expired gate is reopened")
     if relay.final:
-        raise NotLegalNow(f"refuse {gate.pk} --reopen: {relay.pk} is {relay.status}")
+        raise NotLegalNow(f"refuse {gate.pk} --reopen: {relay.pk} is {relay.status}; start a new relay for more work")
+    later = (
+        GateEpisode.objects.filter(reopened_from=gate).first()
+        or GateEpisode.objects.filter(relay=relay, token=gate.token, state__in=OPEN_GATES).first()
+    )
+    if later is not None:
+        raise NotLegalNow(f"refuse {gate.pk} --reopen: gate {later.pk} took its place; decide on that one")
     decision = record(actor, "reopen", now=moment, relay=relay, gate=gate, comment=comment)
     again = GateEpisode.objects.create(
         relay=relay,

@@ -3,7 +3,7 @@
 from django.db import transaction
 from django.utils import timezone
 
-from relays.actions.base import Actor, NotLegalNow, Outcome, need, record, relay_or_refuse
+from relays.actions.base import Actor, NotLegalNow, Outcome, check_comment, lock, need, record, relay_or_refuse
 from relays.driver import gates
 from relays.driver.changes import INBOX, RELAYS, bump, change_relay, ring, topic
 from relays.driver.leases import release
@@ -13,29 +13,37 @@ QUIET = (RelayStatus.READY, RelayStatus.WAITING, RelayStatus.IDLE)
 
 
 def park(actor: Actor, relay_id: str, *, now: bool = False, comment: str = "") -> Outcome:
-    """Park a relay: drain to the next safe point, or (`now`) end its leg at once. Parking twice changes nothing."""
+    """Park a relay: drain to the next safe point, or (`now`) end its leg at once. Asked twice, it is one decision."""
     return _end(actor, relay_id, "park", now, comment)
 
 
 def stop(actor: Actor, relay_id: str, *, now: bool = False, comment: str = "") -> Outcome:
-    """Stop a relay for good: no leg ever follows. Its branch, batons and records stay."""
+    """Stop a relay for good: no leg ever follows. Its branch, batons and records stay.
+
+    A relay that is stopped already stays so: the same answer, nothing recorded.
+    """
     return _end(actor, relay_id, "stop", now, comment)
 
 
 def _end(actor: Actor, relay_id: str, act: str, immediate: bool, comment: str) -> Outcome:
     relay = relay_or_refuse(relay_id)
     need(actor, "operate", f"{act} {relay_id}")
+    check_comment(f"{act} {relay_id}", comment)
     moment = timezone.now()
     request = Request.NOW if immediate else Request.DRAIN
     with transaction.atomic():
-        # the lock of the relay's row puts this act before or after a supervisor's start of a leg, never between
-        Relay.objects.filter(pk=relay_id).update(last_data_at=relay.last_data_at)
-        relay.refresh_from_db()
+        # puts this act before or after a supervisor's start of a leg, never between
+        lock(relay)
+        if act == "stop" and relay.status == RelayStatus.STOPPED:
+            return Outcome(relay_id, relay.status, _number(relay), "none")
         if relay.final:
             raise NotLegalNow(f"{act} {relay_id}: it is {relay.status}; a {relay.status} relay stays {relay.status}")
         live = Leg.objects.filter(relay=relay, state__in=LIVE_STATES).first()
         if act == "park" and relay.status == RelayStatus.PARKED:
             return Outcome(relay_id, relay.status, _number(relay), "none")
+        if live and getattr(relay, act) in (request, Request.NOW):
+            # asked already: the same answer, and no second decision
+            return Outcome(relay_id, relay.status, _number(relay), getattr(relay, act))
         record(
             actor,
             f"{act}_now" if immediate else act,
@@ -45,9 +53,8 @@ def _end(actor: Actor, relay_id: str, act: str, immediate: bool, comment: str) -
             detail={"status": relay.status, "leg": live.number if live else None},
         )
         if live:
-            if getattr(relay, act) != Request.NOW:
-                Relay.objects.filter(pk=relay_id).update(**{act: request})
-            will = "now" if Request.NOW in (request, getattr(relay, act)) else "drain"
+            Relay.objects.filter(pk=relay_id).update(**{act: request})
+            will = str(request)
         elif act == "park":
             change_relay(
                 relay_id,

@@ -1,6 +1,7 @@
 """Users of the command line: `--as USER`, the user `local`, and making users with a role."""
 
-import getpass
+import os
+import pwd
 import re
 from collections.abc import Sequence
 
@@ -15,20 +16,21 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,149}")
 
 
 def os_user() -> str:
-    """The operating system's user, recorded beside the actor."""
+    """The operating system's user, recorded beside the actor: of this process, whatever its environment says."""
     try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return ""
+        return pwd.getpwuid(os.getuid()).pw_name[:100]
+    except KeyError:
+        return f"uid {os.getuid()}"
 
 
 def actor(name: str = "") -> Actor:
     """The actor of a command: the named user, else `local`, who holds every role of this machine's command line."""
     if not name:
         return Actor(_with_roles(LOCAL, roles.ROLES), os_user())
-    user = User.objects.filter(username=name).first()
+    # what is not printable (a NUL, a lone surrogate) never reaches a database
+    user = User.objects.filter(username=name).first() if name.isprintable() else None
     if user is None:
-        raise NotFound(f"--as {name}: no such user; make one with `relay user add {name} --role operator`")
+        raise NotFound(f"--as {name[:150]}: no such user; make one with `relay user add NAME --role operator`")
     return Actor(user, os_user())
 
 

@@ -3,7 +3,7 @@
 from django.db import transaction
 from django.utils import timezone
 
-from relays.actions.base import Actor, NotLegalNow, Outcome, need, record, relay_or_refuse
+from relays.actions.base import Actor, NotLegalNow, Outcome, check_comment, lock, need, record, relay_or_refuse
 from relays.driver import gates, successor
 from relays.driver.changes import INBOX, RELAYS, bump, ring, topic
 from relays.models import OPEN_GATES, GateEpisode, GateState, Relay, RelayStatus, Request
@@ -17,10 +17,10 @@ def resume(actor: Actor, relay_id: str, comment: str = "") -> Outcome:
     """
     relay = relay_or_refuse(relay_id)
     need(actor, "operate", f"resume {relay_id}")
+    check_comment(f"resume {relay_id}", comment)
     moment = timezone.now()
     with transaction.atomic():
-        Relay.objects.filter(pk=relay_id).update(last_data_at=relay.last_data_at)
-        relay.refresh_from_db()
+        lock(relay)
         if relay.final:
             raise NotLegalNow(f"resume {relay_id}: it is {relay.status}; start a new relay for more work")
         waiting = list(GateEpisode.objects.filter(relay=relay, state__in=OPEN_GATES))
@@ -38,11 +38,11 @@ def resume(actor: Actor, relay_id: str, comment: str = "") -> Outcome:
                 f"resume {relay_id}: gate {gate.pk} ({gate.token}) waits for a decision; "
                 f"`relay approve {gate.pk}` or `relay refuse {gate.pk}` first"
             )
-        refused = gates.last_refusal(relay_id)
-        if refused is not None:
+        closed = gates.standing_refusal(relay_id)
+        if closed is not None:
             raise NotLegalNow(
-                f"resume {relay_id}: gate {refused.pk} ({refused.token}) was refused; "
-                f"reopen it with `relay refuse {refused.pk} --reopen`, or stop the relay"
+                f"resume {relay_id}: gate {closed.pk} ({closed.token}) is {closed.state}; "
+                f"reopen it with `relay refuse {closed.pk} --reopen`, or stop the relay"
             )
         record(actor, "resume", now=moment, relay=relay, comment=comment)
         successor.request(relay, moment, gates_approved=[g for g in waiting if g.state == GateState.APPROVED])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models.functions import Length
 from django.utils import timezone
 
 from relays.actions.base import Actor, Held, Refused, Usage, need, record
@@ -133,13 +134,18 @@ def _create(actor: Actor, relay: Relay, held_region: tuple[str, ...], moment: da
 
 
 def _repository(repo: str) -> tuple[git_store.RepoPlace, git_store.GitStore, str]:
+    if not repo.strip() or "\0" in repo:
+        raise Usage("start: --repo names no folder; name one inside a git repository")
     try:
         place = git_store.discover(Path(repo))
         if place.bare:
             raise Usage(f"start: --repo {repo} is a bare repository; name a work tree")
+        if place.top is None:
+            raise Usage(f"start: --repo {repo} is inside a git folder; name the work tree itself")
         store = git_store.GitStore(place.git_dir, places.shield())
     except StoreUnavailable as error:
-        raise Usage(f"start: --repo {repo}: {error.evidence}") from error
+        fix = error.fix or "name a folder inside a git repository"
+        raise Usage(f"start: --repo {repo}: {error.evidence}; {fix}") from error
     if not place.head_sha:
         raise Usage(f"start: --repo {repo} has no commit yet; make a first commit")
     return place, store, place.head_sha
@@ -162,9 +168,11 @@ def _policy(request: StartRequest, store: git_store.GitStore, tip: str) -> polic
 def _next_id(store: git_store.GitStore, moment: datetime) -> str:
     """`RLY-YYYYMMDD-NNNN`, free here and in the repository: another database may have driven relays there too."""
     day = f"RLY-{timezone.localtime(moment):%Y%m%d}-"
-    newest = Relay.objects.filter(pk__startswith=day).order_by("-pk").values_list("pk", flat=True).first()
+    # the longest first: the ten-thousandth of a day sorts before the second as text
+    today = Relay.objects.filter(pk__startswith=day).order_by(Length("pk").desc(), "-pk")
+    newest = today.values_list("pk", flat=True).first()
     number = int(newest.removeprefix(day)) if newest else 0
-    taken = {name.rpartition("/")[2] for name in store.refs(f"refs/heads/relay/{day}")}
+    taken = {name.rpartition("/")[2] for name in store.refs("refs/heads/relay")}
     while True:
         number += 1
         relay_id = f"{day}{number:04d}"

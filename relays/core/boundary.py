@@ -51,12 +51,12 @@ class Step(StrEnum):
     GO = "go"
     WIND_DOWN = "wind_down"
     STOP = "stop"
-    WAIT = "wait"  # at the ceiling with tools running: answer nothing until they have ended or tool_limit is over
+    WAIT = "wait"  # no further model call, tools running: answer nothing until they have ended or tool_limit is over
 
 
 @dataclass(frozen=True, slots=True)
 class BoundaryDecision:
-    """`end`: the leg's end is to be judged now; `cause` is what forces it (None = it fires)."""
+    """`end`: the leg's end is to be judged now; `cause` is what forces it, after a wait too (None = it fires)."""
 
     step: Step
     armed: bool
@@ -78,10 +78,11 @@ class BoundaryDecision:
 def decide(view: BoundaryView) -> BoundaryDecision:
     """Judge one boundary. Shadow and advise "never hold, stop or rotate"; a person's park and stop always act."""
     enforced = _enforce(view)
-    if view.mode is Mode.ENFORCE or view.draining in {"park", "stop", "shutdown", "envelope"} or view.final:
+    # an agent that ends by itself is let go; one that is held at its end is only told so, in advise
+    if view.mode is Mode.ENFORCE or view.draining or (view.final and enforced.end):
         return enforced
     would = {"step": str(enforced.step), "hold": str(enforced.hold or ""), "end": enforced.end}
-    told = view.mode is Mode.ADVISE and (enforced.armed or enforced.end)
+    told = view.mode is Mode.ADVISE and (enforced.armed or enforced.end or view.final)
     return BoundaryDecision(
         Step.WIND_DOWN if told else Step.GO, enforced.armed, enforced.hold, enforced.detail, would=would
     )
@@ -95,39 +96,37 @@ def _enforce(view: BoundaryView) -> BoundaryDecision:
     if not armed and view.crossed is not None:
         if view.may_arm:
             armed = True
-        else:
+        elif not view.draining:
             holds.add(Hold.HYSTERESIS)
     done = _done_here(view)
     stands = not (holds - {Hold.HYSTERESIS})  # safe point and gate
 
     if view.ceiling:
         if view.in_flight:
-            return _with(view, Step.WAIT, armed, holds)
+            return _with(view, Step.WAIT, armed, holds, cause=Cause.CEILING)
         return _with(view, Step.STOP, armed, holds, end=True, cause=Cause.CEILING)
     if done:
         return _with(view, Step.STOP, armed, set(), end=True)
-    if view.draining:
-        if stands:
-            return _with(view, Step.STOP, armed, set(), end=True)
-        if view.drain_over:
-            return _with(view, Step.STOP, armed, holds, end=True, cause=Cause.ENVELOPE)
-        return _with(view, Step.WIND_DOWN, armed, holds)
-    if armed:
-        if stands and view.green in {Green.FAILED, Green.NOT_KNOWN}:
-            holds.add(Hold.NOT_AT_SAFE_POINT)
-        elif stands and not view.cap.admit and not view.final:
-            holds.add(Hold.ROTATION_CAPPED)
-        if not holds:
-            return _with(view, Step.STOP, armed, holds, end=True)
+    if (armed or view.draining) and stands and view.green in {Green.FAILED, Green.NOT_KNOWN}:
+        holds.add(Hold.NOT_AT_SAFE_POINT)
+    elif armed and stands and not view.draining and not view.cap.admit and not view.final:
+        holds.add(Hold.ROTATION_CAPPED)
+    if (armed or view.draining) and not holds:
+        return _with(view, Step.STOP, armed, holds, end=True)
+    if view.draining and view.drain_over:
+        # "the end is judged as at the ceiling": running tools are waited for
+        if view.in_flight:
+            return _with(view, Step.WAIT, armed, holds, cause=Cause.ENVELOPE)
+        return _with(view, Step.STOP, armed, holds, end=True, cause=Cause.ENVELOPE)
     if view.final:
         # "A program that still lives is first told once what holds": hysteresis and cap do not hold an end
         holding = holds - {Hold.HYSTERESIS, Hold.ROTATION_CAPPED}
-        if not armed and not holding and view.green in {Green.FAILED, Green.NOT_KNOWN}:
+        if not holding and view.green in {Green.FAILED, Green.NOT_KNOWN}:
             holding = {Hold.NOT_AT_SAFE_POINT}
         if not holding or view.told:
             return _with(view, Step.STOP, armed, holding, end=True, cause=Cause.AGENT_EXIT)
         return _with(view, Step.WIND_DOWN, armed, holding)
-    return _with(view, Step.WIND_DOWN if armed else Step.GO, armed, holds)
+    return _with(view, Step.WIND_DOWN if armed or view.draining else Step.GO, armed, holds)
 
 
 def _done_here(view: BoundaryView) -> bool:

@@ -5,10 +5,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from celery import current_app
 from django.db import transaction
 from django.db.models import F
-from kombu.exceptions import OperationalError as BrokerError
 
 from relays.core import lifecycle
 from relays.models import GateEpisode, Leg, Pulse, Relay, Topic
@@ -41,8 +39,13 @@ def ring(relay_id: str) -> None:
     """Ring for a relay after the commit. A lost bell costs time only: `reconcile` rings again."""
 
     def send() -> None:
+        # a second's worth of modules that most commands and every supervisor do without
+        from kombu.exceptions import OperationalError as BrokerError
+
+        from relaysite.celery import app
+
         try:
-            current_app.send_task("relays.tasks.advance", args=[relay_id], ignore_result=True, retry=False)
+            app.send_task("relays.tasks.advance", args=[relay_id], ignore_result=True, retry=False)
         except (BrokerError, OSError) as error:
             log.warning("bell for %s not rung (%s); reconcile will find it", relay_id, error)
 

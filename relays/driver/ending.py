@@ -5,7 +5,7 @@ again (changed: judged again) → the rotation transaction → git note through 
 finished whatever `on_crash` says."
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from relays.core.lifecycle import EndDecision, EndView, has_successor, judge_end
 from relays.core.policy import Policy
 from relays.core.vocabulary import Ask, Cause, Mode, Reason
 from relays.driver import baton_maker, budgets, gates, leases, progress, rebaton, successor
-from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, ring, topic
+from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, topic
 from relays.driver.claim import Claim
 from relays.driver.measure import Measure, Measured, keep_verdicts
 from relays.models import (
@@ -98,10 +98,11 @@ class Ending:
         )
         return Judged(decision, measured, made, run)
 
-    def record(self, judged: Judged, now: datetime, *, advisory: bool = False) -> None:
-        """The decision first: whoever finds this leg later finishes it."""
+    def record(self, judged: Judged, now: datetime, *, forced: Cause | None, advisory: bool = False) -> None:
+        """The decision first: whoever finds this leg later finishes it. `forced`: what forced the end, None = fired."""
         record = {
             **judged.decision.as_mapping(),
+            "forced": str(forced or ""),
             "advisory": advisory,
             "tip": judged.measured.tip,
             "dirty": list(judged.measured.tree.dirty[:200]),
@@ -125,7 +126,7 @@ class Ending:
     def again(self, judged: Judged, now: datetime) -> Judged:
         """After the process tree is gone: judge again if tip or tree changed since the decision was recorded."""
         recorded = self.leg.end_decision or {}
-        cause = Cause(recorded["cause"]) if recorded.get("cause") else None
+        cause = forced_by(recorded)
         later = self.judge(cause, agent_ended=cause is Cause.AGENT_EXIT, candidates=judged.measured.candidates)
         same = (
             later.measured.tip == recorded.get("tip")
@@ -162,7 +163,8 @@ class Ending:
         advisory = bool((self.leg.end_decision or {}).get("advisory"))
         with transaction.atomic():
             self.claim.hold(now)
-            relay = Relay.objects.select_related("owner").get(pk=self.relay.pk)
+            # locked: a park or stop that a person asks for now is in this judgement or finds its outcome
+            relay = Relay.objects.select_for_update(of=("self",)).select_related("owner").get(pk=self.relay.pk)
             at_sha = measured.tip or self.leg.cursor_sha or relay.start_sha
             total = judged.made.progress.total if judged.made else 0
             closed = change_leg(
@@ -206,7 +208,6 @@ class Ending:
                 defaults={"relay": relay, "not_before": now},
             )
             bump(topic(relay.pk), RELAYS, INBOX)
-            ring(relay.pk)
         return status
 
     def _move_on(
@@ -322,6 +323,11 @@ class Ending:
         elif decision.reason in (Reason.PARKED_UNSAFE, Reason.NO_PROGRESS):
             gates.open_episode(relay.pk, decision.reason, leg=self.leg, items=items, now=now)
         return RelayStatus.PARKED
+
+
+def forced_by(record: Mapping[str, Any]) -> Cause | None:
+    """What forced a recorded end: a rotation has no cause of its own, yet is judged again under what ended it."""
+    return Cause(record["forced"]) if record.get("forced") else None
 
 
 def charge_wall(relay_pk: str, leg_pk: int, until: datetime, since: datetime | None) -> datetime:

@@ -14,6 +14,10 @@ def open_episode(
 ) -> GateEpisode:
     """Open an episode, or add the items to the open one of the same token (its approvals lapse)."""
     gate = GateEpisode.objects.filter(relay_id=relay_id, token=token, state__in=OPEN_GATES).first()
+    if gate is not None and gate.state == GateState.REQUESTED:
+        # no way leads back from there: a new stop of the same kind takes its place
+        change_gate(gate.pk, GateState.SUPERSEDED, frm=[GateState.REQUESTED], now=now)
+        gate = None
     if gate is None:
         return GateEpisode.objects.create(
             relay_id=relay_id, leg=leg, token=token, items=list(items), opened_at=now, state_at=now, blocks=blocks
@@ -72,10 +76,11 @@ def supersede_open(relay_id: str, now: datetime, *, keep_requested: bool = False
         change_gate(gate.pk, GateState.SUPERSEDED, frm=[gate.state], now=now)
 
 
-def last_refusal(relay_id: str) -> GateEpisode | None:
-    """The newest episode of the relay, if it was refused and not reopened."""
-    newest = GateEpisode.objects.filter(relay_id=relay_id).order_by("-opened_at", "-pk").first()
-    return newest if newest and newest.state == GateState.REFUSED else None
+def standing_refusal(relay_id: str) -> GateEpisode | None:
+    """An episode that was refused or expired and not reopened: while it stands, the relay stays parked."""
+    closed = GateEpisode.objects.filter(relay_id=relay_id, state__in=[GateState.REFUSED, GateState.EXPIRED])
+    reopened = GateEpisode.objects.filter(relay_id=relay_id, reopened_from__isnull=False)
+    return closed.exclude(pk__in=reopened.values("reopened_from")).order_by("-opened_at", "-pk").first()
 
 
 def _pks(relay_id: str, *states: str) -> list[int]:

@@ -12,8 +12,8 @@ from relays.core.legview import LegView
 from relays.core.pointers import Answer, Verdict
 from relays.core.policy import Policy
 from relays.core.safepoint import SafePoint, TreeState
-from relays.core.vocabulary import Mode, Reason
-from relays.driver import budgets, progress, reload
+from relays.core.vocabulary import Mode
+from relays.driver import budgets, git, progress, reload, successor
 from relays.driver.commands import Commands
 from relays.models import Fact, Leg, Relay
 from relays.stores.base import StoreUnavailable
@@ -41,6 +41,7 @@ class Measure:
     def __init__(self, relay: Relay, leg: Leg, policy: Policy, view: LegView, commands: Commands) -> None:
         self.relay, self.leg, self.policy, self.view, self.commands = relay, leg, policy, view, commands
         self.worktree = WorkTree(Path(relay.worktree))
+        self.git = git.store(relay)
 
     def look(self, *, statement_required: bool, candidates: tuple[str, ...] | None = None) -> Measured:
         """Tree as the agent left it, every backing pointer, done_when at the tip."""
@@ -52,7 +53,7 @@ class Measure:
         except StoreUnavailable as error:
             tree = TreeState(dirty=(error.evidence,), known=False)
         try:
-            stores = reload.stores_for(self.relay)
+            stores = reload.stores_for(self.relay, self.git)
         except StoreUnavailable as error:
             why = error.evidence
         named = view.next_actions if candidates is None else candidates
@@ -111,13 +112,7 @@ class Measure:
         )
 
     def cap(self, now: datetime) -> rotation.CapVerdict:
-        """Entries are the starts of successors after RELAY_ROTATED in the last hour."""
-        starts = Leg.objects.filter(
-            relay=self.relay,
-            started_at__gt=now - timedelta(seconds=3600),
-            reset_in__old_leg__reason=Reason.ROTATED,
-        ).values_list("started_at", flat=True)
-        return rotation.cap([start for start in starts if start], now, self.policy.rotations_per_hour)
+        return successor.cap(self.relay, self.policy, now)
 
     def green(self, tip: str) -> Green:
         if not self.policy.green:

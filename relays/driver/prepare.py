@@ -12,16 +12,16 @@ from typing import NoReturn
 from django.db import transaction
 from django.utils import timezone
 
-from relays.core import budget, fidelity, rotation
+from relays.core import budget, fidelity, objective, rotation
 from relays.core.donewhen import DoneVerdict, Truth
 from relays.core.policy import Policy, window_for
-from relays.core.vocabulary import Ask, Extra, Reason
-from relays.driver import budgets, gates, git, leases, rebaton, reload
+from relays.core.vocabulary import Ask, Extra, Hold, Reason
+from relays.driver import budgets, gates, git, leases, rebaton, reload, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, topic
 from relays.driver.claim import Claim
 from relays.driver.commands import Commands
 from relays.driver.places import leg_folder
-from relays.models import Baton, Leg, LegState, Relay, RelayStatus, Request
+from relays.models import Baton, Leg, LegState, Relay, RelayStatus, Request, ResetTransaction
 from relays.stores import checkout
 from relays.stores.base import StoreUnavailable
 from relays.stores.worktree import WorkTree
@@ -52,15 +52,16 @@ class Prepare:
         self.relay, self.leg, self.claim, self.policy, self.commands = relay, leg, claim, policy, commands
 
     def run(self) -> Ready:
-        """Raises NotNow."""
-        self._may_start()
+        """Raises NotNow. Done comes first: a relay that has reached its goal needs no budget."""
         row = Baton.objects.filter(relay=self.relay, current=True).select_related("leg").first()
         if row is None:
             self._worktree(self.relay.start_sha)
             self._judge_done_without_baton()
+            self._may_start()
             cursor, next_action = self.relay.start_sha, ""
         else:
             row = self._climb(row)
+            self._may_start()
             baton = rebaton.read(row)
             cursor, next_action = baton.cursor.start_sha, baton.next_action
             self._worktree(cursor)
@@ -73,6 +74,12 @@ class Prepare:
         over = budget.forbids_leg(self.policy.envelope, budgets.spent(self.relay))
         if over:
             self._park(Ask.BUDGET_EXHAUSTED, [str(reason) for reason in over], "the envelope is spent")
+        if ResetTransaction.objects.filter(new_leg=self.leg, old_leg__reason=Reason.ROTATED).exists():
+            # "Resume restarts hysteresis and the empty run, not the cap"
+            capped = successor.cap(self.relay, self.policy, timezone.now())
+            if not capped.admit:
+                why = f"{Hold.ROTATION_CAPPED}: {capped.used} of {capped.limit} rotations in the last hour"
+                self._wait(why, unknown=False, until=capped.next_at)
 
     def _climb(self, row: Baton) -> Baton:
         """The ladder, then what its outcome asks for; returns the baton that the leg starts from."""
@@ -91,7 +98,11 @@ class Prepare:
         reloaded = reload.climb(self.relay, row, purpose="reload", leg=self.leg, now=now, done=done)
         self._judge_fidelity(row, reloaded)
         outcome = reloaded.ladder.outcome
-        if outcome in ("stale", "invalid"):
+        if outcome == "invalid":
+            # written by us and unreadable now: nothing in it is taken over, and nobody guesses what it said
+            self._page_fault(f"{reloaded.ladder.path or 'baton'}: {reloaded.ladder.evidence}")
+        self._objective_stands(row)
+        if outcome == "stale":
             fresh = reload.rebuild(self.relay, row, reloaded, now)
             if fresh is None:
                 self._page_fault(f"{reloaded.ladder.path}: {reloaded.ladder.evidence}; no cursor verifies")
@@ -102,9 +113,15 @@ class Prepare:
             self._done()
         if outcome == "unknown":
             self._unknown(f"{reloaded.ladder.path}: {reloaded.ladder.evidence}")
-        if outcome == "held":
-            self._held_by_another()
+        self._held_by_another()
         return row
+
+    def _objective_stands(self, row: Baton) -> None:
+        """ "dropped, drifted and query_user open OBJECTIVE_DRIFT": only a recorded decision changes the pin."""
+        found = objective.reconcile(rebaton.read(row).objective, rebaton.pin_of(self.relay))
+        if found.asks:
+            line = f"objective {found}: the pin in the database is not the one that leg {row.leg.number} handed over"
+            self._park(Ask.OBJECTIVE_DRIFT, [line], line)
 
     def _judge_done_without_baton(self) -> None:
         try:
@@ -125,6 +142,8 @@ class Prepare:
 
     def _judge_fidelity(self, row: Baton, reloaded: reload.Reloaded) -> None:
         """ "judged at the successor's reload", over ALL pointers; kept beside the leg that wrote the baton."""
+        if Baton.objects.filter(leg=row.leg_id, why="stale").exists():
+            return  # a baton that was rebuilt speaks for the store, not for the leg: its first verdict stands
         score = fidelity.score([check.verdict for check in reloaded.ladder.checks if check.pointer])
         Leg.objects.filter(pk=row.leg_id).update(
             fidelity_verified=score.verified, fidelity_dangling=score.dangling, fidelity_unknown=score.unknown
@@ -182,7 +201,8 @@ class Prepare:
         now = timezone.now()
         with transaction.atomic():
             self.claim.hold(now)
-            relay = Relay.objects.get(pk=self.relay.pk)
+            # locked: a person's park or stop comes before this start or after it, never between
+            relay = Relay.objects.select_for_update().get(pk=self.relay.pk)
             if relay.status != RelayStatus.READY or relay.park or relay.stop:
                 raise NotNow(f"{relay.pk} is {relay.status} now")
             moved = change_leg(
@@ -235,7 +255,7 @@ class Prepare:
             self._page_fault(evidence)
         self._wait(f"a store did not answer: {evidence}", unknown=True)
 
-    def _wait(self, why: str, *, unknown: bool) -> NoReturn:
+    def _wait(self, why: str, *, unknown: bool, until: datetime | None = None) -> NoReturn:
         now = timezone.now()
         delay = min(FIRST_WAIT * 2 ** min(self.relay.attempts, 10), LONGEST_WAIT)
         with transaction.atomic():
@@ -246,7 +266,7 @@ class Prepare:
                 frm=[RelayStatus.READY],
                 now=now,
                 why=why,
-                next_at=now + delay,
+                next_at=until or now + delay,
                 attempts=self.relay.attempts + 1,
                 unknown_since=(self.relay.unknown_since or now) if unknown else None,
             )
@@ -260,7 +280,7 @@ class Prepare:
         now: datetime = timezone.now()
         with transaction.atomic():
             self.claim.hold(now)
-            change_relay(
+            moved = change_relay(
                 self.relay.pk,
                 RelayStatus.PARKED,
                 frm=[RelayStatus.READY],
@@ -270,7 +290,8 @@ class Prepare:
                 unknown_since=None,
                 attempts=0,
             )
-            gates.supersede_requested(self.relay.pk, now)
-            gates.open_episode(self.relay.pk, token, leg=self.leg, items=items, now=now)
+            if moved:  # else a person parked or stopped it meanwhile: nobody is asked
+                gates.supersede_requested(self.relay.pk, now)
+                gates.open_episode(self.relay.pk, token, leg=self.leg, items=items, now=now)
             bump(topic(self.relay.pk), RELAYS, INBOX)
         raise NotNow(why)

@@ -19,6 +19,7 @@ from relays.models import Baton, LedgerRow, Leg, Relay
 
 REDERIVE = "Re-derive progress from the durable store."
 RESTORE = "Restore the invariant in done_when."
+NOTE_LENGTH = 500  # characters of a ledger row's note
 
 
 def pin_of(relay: Relay) -> Pin:
@@ -42,6 +43,7 @@ def store(relay: Relay, leg: Leg, baton: batons.Baton, why: str, now: datetime) 
         leg=leg,
         text=text.decode(),
         digest=batons.digest(baton),
+        pin_digest=baton.objective.digest,
         size=len(text),
         current=True,
         why=why,
@@ -150,19 +152,23 @@ def after_decision(
     current: Baton,
     *,
     decision_seq: int,
+    mirror: Mapping[str, Any],
     next_action: str,
     answers: Mapping[str, str],
     now: datetime,
 ) -> Baton:
-    """A new current baton of the same closing leg: same cursor and tombstone, the new values, and the decision's row."""
+    """A new current baton of the same closing leg: same cursor and tombstone, the new values, and the decision's row.
+
+    `mirror`: what the decision changed, as the ledger row tells it; `answers`: by the question's pointer or its text.
+    """
     was = read(current)
-    mirror = {"decision": decision_seq, "next_action": next_action, "answers": dict(answers)}
+    row_id = f"{relay.pk}.{current.leg.number}.p{decision_seq}"
     row = LedgerRow.objects.create(
-        id=f"{relay.pk}.{current.leg.number}.p{decision_seq}",
+        id=row_id,
         relay=relay,
         leg=current.leg,
-        refs=sorted(answers) or [f"ledger:{relay.pk}.{current.leg.number}.p{decision_seq}"],
-        note=json.dumps(mirror, ensure_ascii=False)[:500],
+        refs=sorted(ref for ref in answers if _pointer(ref)) or [f"ledger:{row_id}"],
+        note=mirrored({"decision": decision_seq, **mirror}),
         by="person",
         at=now,
     )
@@ -179,8 +185,33 @@ def after_decision(
 
 
 def _answered(entry: str, answers: Mapping[str, str]) -> bool:
-    pointer, _ = pointers.parse_entry(entry)
-    return pointer is not None and any(pointers.parse_pointer(ref) == pointer for ref in answers)
+    pointer, label = pointers.parse_entry(entry)
+    return label in answers if pointer is None else any(_pointer(ref) == pointer for ref in answers)
+
+
+def _pointer(ref: str) -> pointers.Pointer | None:
+    try:
+        return pointers.parse_pointer(ref)
+    except pointers.PointerError:
+        return None
+
+
+def mirrored(mirror: Mapping[str, Any], room: int = NOTE_LENGTH) -> str:
+    """The mirror as JSON of at most `room` characters: long texts are cut evenly, so that it still reads as JSON."""
+    for most in (room, 200, 100, 60, 30, 15):
+        text = json.dumps(_cut(mirror, most), ensure_ascii=False)
+        if len(text) <= room:
+            return text
+    # too many parts: their names stand, the decision's own row has them whole
+    return json.dumps({"decision": mirror.get("decision"), "changed": sorted(set(mirror) - {"decision"})})
+
+
+def _cut(value: Any, most: int) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= most else value[: most - 1] + "…"
+    if isinstance(value, Mapping):
+        return {_cut(key, most): _cut(one, most) for key, one in value.items()}
+    return [_cut(one, most) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _kept(entries: Sequence[str], name: str, verified: frozenset[str]) -> tuple[str, ...]:

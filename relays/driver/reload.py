@@ -16,7 +16,7 @@ from relays.core.donewhen import DoneVerdict
 from relays.core.pointers import Answer, Verdict
 from relays.driver import git, leases, rebaton
 from relays.driver.changes import bump, topic
-from relays.models import Baton, Check, CommandResult, Leg, Relay, Verification
+from relays.models import Baton, Check, CommandResult, Decision, Leg, Relay, Verification
 from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
 from relays.stores.git import GitStore
@@ -35,9 +35,9 @@ class BranchGone(StoreUnavailable):
     """The store answered: the relay's branch is not there any more."""
 
 
-def stores_for(relay: Relay) -> Stores:
-    """The relay's durable stores at its branch tip. Raises StoreUnavailable."""
-    store = git.store(relay)
+def stores_for(relay: Relay, store: GitStore | None = None) -> Stores:
+    """The relay's durable stores at its branch tip now; `store`: one that is open already. Raises StoreUnavailable."""
+    store = store or git.store(relay)
     tip = store.tip(relay.branch)
     if tip is None:
         raise BranchGone(f"branch {relay.branch} does not exist in {relay.repo}")
@@ -169,12 +169,26 @@ def rebuild(relay: Relay, row: Baton, reloaded: Reloaded, now: datetime) -> Bato
         check.path for check in reloaded.ladder.checks if check.pointer and check.verdict == "verified"
     )
     with transaction.atomic():
-        fresh = rebaton.after_stale(relay, row, cursor=choice.sha, verified_paths=verified, now=now)
+        fresh = rebaton.after_stale(
+            relay,
+            row,
+            cursor=choice.sha,
+            verified_paths=verified,
+            now=now,
+            chosen_next_action=_chosen_by_a_person(relay, row),
+        )
         Verification.objects.filter(pk=reloaded.row.pk).update(
             cursor_sha=choice.sha, rebuilt=True, plan={"source": choice.source, "fresh_baton": fresh.digest}
         )
         bump(topic(relay.pk))
     return fresh
+
+
+def _chosen_by_a_person(relay: Relay, row: Baton) -> str:
+    """The next action that a person chose since the closing leg ended, or ""."""
+    details = Decision.objects.filter(relay=relay, at__gte=row.leg.ended_at or row.at).order_by("-seq")
+    chosen = (detail.get("next_action") for detail in details.values_list("detail", flat=True))
+    return str(next((text for text in chosen if text), ""))
 
 
 def _merge_bases(store: GitStore, sha: str, tip: str) -> list[str]:

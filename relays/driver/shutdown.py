@@ -14,7 +14,7 @@ def wind_down(seconds: float) -> list[str]:
 
     A leg that ends this way rotates as always: its successor is pending, and the next start goes on with it.
     """
-    asked = _living()
+    asked = living()
     for claim in asked:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(claim.pid, signal.SIGTERM)
@@ -27,14 +27,15 @@ def wind_down(seconds: float) -> list[str]:
 def end_now() -> list[str]:
     """Kill every living supervisor; the kernel takes their agents along. The next start judges from records."""
     ended = []
-    for claim in _living():
+    for claim in living():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(claim.pid, signal.SIGKILL)
             ended.append(claim.relay_id)
     return ended
 
 
-def _living() -> list[DriverClaim]:
+def living() -> list[DriverClaim]:
+    """The claims of supervisors of this host whose process lives."""
     host = process.this_process()[3]
     return [claim for claim in DriverClaim.objects.filter(host=host).exclude(holder="") if _lives(claim)]
 

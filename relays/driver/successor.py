@@ -5,8 +5,10 @@ import secrets
 from collections.abc import Sequence
 from datetime import datetime
 
-from relays.core import reset
+from relays.core import reset, rotation
 from relays.core.objective import Pin
+from relays.core.policy import Policy
+from relays.core.vocabulary import Reason
 from relays.driver import budgets
 from relays.driver.changes import change_gate, change_relay
 from relays.models import (
@@ -29,6 +31,16 @@ SPANS_LISTED = 200
 
 def new_trace() -> str:
     return f"tr-{secrets.token_hex(12)}"
+
+
+def cap(relay: Relay, policy: Policy, now: datetime) -> rotation.CapVerdict:
+    """The rotation cap: entries are the starts of successors after RELAY_ROTATED in the last hour."""
+    starts = Leg.objects.filter(
+        relay=relay,
+        started_at__gt=now - rotation.CAP_WINDOW,
+        reset_in__old_leg__reason=Reason.ROTATED,
+    ).values_list("started_at", flat=True)
+    return rotation.cap([start for start in starts if start], now, policy.rotations_per_hour)
 
 
 def last_number(relay_id: str) -> int | None:

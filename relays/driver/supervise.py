@@ -27,11 +27,11 @@ from relays.core.events import parse_line
 from relays.core.legview import LegView
 from relays.core.lifecycle import EndDecision
 from relays.core.vocabulary import Cause, Hold, Mode
-from relays.driver import budgets, commands, gates, spawn
+from relays.driver import advance, budgets, commands, gates, spawn
 from relays.driver.boundaries import Boundaries
-from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, ring, topic
+from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, topic
 from relays.driver.claim import AlreadyDriven, Claim, LostClaim, kernel_lock, take
-from relays.driver.ending import Ending, Judged, charge_wall
+from relays.driver.ending import Ending, Judged, charge_wall, forced_by
 from relays.driver.ingest import Ingest
 from relays.driver.measure import Measure
 from relays.driver.places import leg_folder
@@ -60,12 +60,15 @@ def supervise(leg_pk: int) -> str:
             try:
                 leg.refresh_from_db()
                 supervisor = Supervisor(leg, claim)
-                return supervisor.run()
+                said = supervisor.run()
+                # after a failure the grace of a spawn stays: what fails at once is not tried in a hot loop
+                spawn.forget_spawn(leg.relay_id)
             finally:
                 claim.release()
-                spawn.forget_spawn(leg.relay_id)
-                with transaction.atomic():
-                    ring(leg.relay_id)
+        if not supervisor.shutdown:
+            # what a bell would lead to, without the way over the broker; reconcile finds it if we die before
+            advance.advance(leg.relay_id)
+        return said
     except AlreadyDriven as error:
         return f"{error}: driven already"
     except LostClaim as error:
@@ -91,7 +94,8 @@ class Supervisor:
         self.shutdown = False
         self.asked = True  # a boundary was asked since the last main call: the program can be held
         self.last_event = time.monotonic()
-        self.waiting_since: float | None = None  # at the ceiling, with tools running
+        self.waiting_since: float | None = None  # no further model call, but tools still run
+        self.waiting_for = Cause.CEILING
         self.problems = 0
         self.after_boundary = 0  # events since the last boundary
         self.pending_lines: list[bytes] = []  # read while the first event was awaited
@@ -307,10 +311,7 @@ class Supervisor:
         if parsed.event is None:
             self.problems += 1
             log.warning("%s: malformed line: %s", self.leg, parsed.problem)
-            if parsed.kind == "boundary":
-                # a boundary that does not parse still waits for its answer: it offered no next action
-                self._answer(f"{Step.WIND_DOWN} {Hold.NO_NEXT_ACTION}")
-            return ""
+            return self._malformed_boundary() if parsed.kind == "boundary" else ""
         now = timezone.now()
         event = replace(parsed.event, at=parsed.event.at or now)
         if not self.ingest.take(event, now):
@@ -334,9 +335,22 @@ class Supervisor:
         decision = self.boundaries.judge(seq, now, draining=self.leg.drain_reason, drain_over=self._drain_over())
         return self._carry_out(decision)
 
+    def _malformed_boundary(self) -> str:
+        """A boundary that does not parse still waits for its answer: it offered no next action."""
+        if self.relay.mode == Mode.SHADOW and not self.leg.drain_reason:
+            self._answer(str(Step.GO))
+            return ""
+        if self.relay.mode == Mode.ENFORCE and self.measure.ceiling():
+            return self._end(Cause.CEILING, judged_at_boundary=True)
+        if self._drain_over():
+            return self._end(Cause.ENVELOPE, judged_at_boundary=True)
+        self._answer(f"{Step.WIND_DOWN} {Hold.NO_NEXT_ACTION}")
+        return ""
+
     def _carry_out(self, decision: BoundaryDecision) -> str:
         if decision.step is Step.WAIT:
             self.waiting_since = self.waiting_since or time.monotonic()
+            self.waiting_for = decision.cause or Cause.CEILING
             return ""
         self.waiting_since = None
         if not decision.end:
@@ -357,7 +371,7 @@ class Supervisor:
             not self.view.in_flight or time.monotonic() - self.waiting_since > self.policy.tool_limit.total_seconds()
         ):
             self.waiting_since = None
-            return self._end(Cause.CEILING)
+            return self._end(self.waiting_for, judged_at_boundary=True)
         if self._exited():
             return self._agent_ended()
         silent = time.monotonic() - self.last_event
@@ -401,6 +415,15 @@ class Supervisor:
         drain = self._wish()
         if drain and not self.leg.drain_reason:
             self._drain(drain)
+        elif self.leg.drain_reason in ("park", "stop", "shutdown") and self._envelope_spent():
+            # whoever asked for the drain, a spent envelope ends it after `drain_turns`
+            with transaction.atomic():
+                self.claim.hold()
+                Leg.objects.filter(pk=self.leg.pk, state=LegState.DRAINING).update(
+                    drain_reason="envelope", drain_turn=self.view.turns
+                )
+                bump(topic(self.relay.pk), RELAYS)
+            self.leg.refresh_from_db()
         elif not drain and self.leg.drain_reason in ("park", "stop"):
             with transaction.atomic():
                 self.claim.hold()
@@ -413,9 +436,12 @@ class Supervisor:
             return "stop"
         if self.relay.park:
             return "park"
-        if budget.drains(self.policy.envelope, budgets.spent(self.relay)) or self._spend_unknown():
+        if self._envelope_spent():
             return "envelope"
         return "shutdown" if self.shutdown else ""
+
+    def _envelope_spent(self) -> bool:
+        return bool(budget.drains(self.policy.envelope, budgets.spent(self.relay))) or self._spend_unknown()
 
     def _spend_unknown(self) -> bool:
         return budgets.SPEND_UNKNOWN not in self.relay.warned_axes and budget.spend_unknown(
@@ -461,7 +487,7 @@ class Supervisor:
             candidates = ()  # in mid-turn there is no boundary, so no next action was offered
         judged = self.ending.judge(cause, agent_ended=cause is Cause.AGENT_EXIT, candidates=candidates)
         advisory = self.relay.mode != Mode.ENFORCE and not self.leg.drain_reason
-        self.ending.record(judged, timezone.now(), advisory=advisory)
+        self.ending.record(judged, timezone.now(), forced=cause, advisory=advisory)
         if judged_at_boundary:
             self._answer(str(Step.STOP))
         return self._finish(judged)
@@ -469,7 +495,7 @@ class Supervisor:
     def _finish_recorded(self) -> str:
         """A decision that was recorded is finished, whatever came after it."""
         recorded = self.leg.end_decision or {}
-        cause = Cause(recorded["cause"]) if recorded.get("cause") else None
+        cause = forced_by(recorded)
         judged = self.ending.judge(
             cause, agent_ended=cause is Cause.AGENT_EXIT, candidates=tuple(recorded.get("candidates", ()))
         )

@@ -47,6 +47,7 @@ class GitStore:
         self.path = path
         self._shield_base = shield
         self._facts: Facts | None = None
+        self._reached: tuple[str, frozenset[str]] | None = None
         self._branches: dict[str, str] = {}  # tip -> branch it was asked as, for evidence
 
     @property
@@ -147,7 +148,7 @@ class GitStore:
                 Verdict.DANGLING, f"{on} does not exist" if on != "the branch" else "the branch does not exist"
             )
             return answers | dict.fromkeys(asked, gone)
-        reached = set(self.objects(["rev-list", need_sha(tip), "--"]).out.decode("ascii").split())
+        reached = self._reachable(tip)
         failed = [sha for sha in asked if sha not in reached]
         answers |= dict.fromkeys(
             (sha for sha in asked if sha in reached), Answer(Verdict.VERIFIED, f"a commit on {on}")
@@ -155,6 +156,13 @@ class GitStore:
         if failed:
             answers |= self._why(failed, on)
         return answers
+
+    def _reachable(self, tip: str) -> frozenset[str]:
+        """All commits that a tip reaches; what one SHA reaches never changes, so it is asked once while it is the tip."""
+        if self._reached is None or self._reached[0] != tip:
+            out = self.objects(["rev-list", need_sha(tip), "--"]).out
+            self._reached = (tip, frozenset(out.decode("ascii").split()))
+        return self._reached[1]
 
     def _why(self, shas: Sequence[str], on: str) -> dict[str, Answer]:
         kinds = self.types(shas)

@@ -1,0 +1,263 @@
+"""What an approval may carry, and the baton, ledger row and relay that come of it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from relays.actions.base import Held, NotLegalNow, Usage
+from relays.models import (
+    Baton,
+    Decision,
+    Fact,
+    GateEpisode,
+    GateState,
+    LedgerRow,
+    RegionLease,
+    Relay,
+    Repository,
+)
+from tests.actions.acts import People, approve, check_chain, current, everything, refuse
+from tests.report_builders import Story
+from tests.web_builders import make_gate, make_relay
+
+pytestmark = pytest.mark.django_db
+
+QUESTION = "issue:#40"  # each baton of the story carries it
+CHANGES: dict[str, dict[str, Any]] = {
+    "next action": {"next_action": "  Look at the stub first. "},
+    "answer": {"answers": {QUESTION: "Yes, it may."}},
+    "region": {"region": ["work/**"]},
+    "limit": {"sets": ["envelope.turns=500"]},
+    "objective": {"objective": "Close the issues that matter"},
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_change_is_a_decision_and_a_new_baton_of_the_same_leg(
+    what: str, people: People, story: Story, gate: GateEpisode
+) -> None:
+    old_row, old = Baton.objects.get(relay=story.relay, current=True), current(story.relay)
+    outcome = approve(people.reviewer, gate, **CHANGES[what])
+    new_row, new = Baton.objects.get(relay=story.relay, current=True), current(story.relay)
+    assert outcome.state == "requested"
+    assert (new_row.leg, new_row.why) == (old_row.leg, "decision")
+    old_row.refresh_from_db()
+    assert not old_row.current
+    # the same leg, cursor and tombstone; one artifact more, which mirrors the decision
+    assert (new.leg, new.parent_trace, new.tombstone) == (old.leg, old.parent_trace, old.tombstone)
+    assert (new.cursor.start_sha, new.cursor.ledger_ref) == (old.cursor.start_sha, old.cursor.ledger_ref)
+    assert new.artifacts[:-1] == old.artifacts
+    mirror = LedgerRow.objects.get(pk=new.artifacts[-1].ref)
+    assert (str(new.artifacts[-1].kind), mirror.pk) == ("ledger", f"{story.relay.pk}.1.p{outcome.decision}")
+    assert (mirror.by, mirror.leg, mirror.relay) == ("person", old_row.leg, story.relay)
+    told = json.loads(mirror.note)
+    detail = Decision.objects.get(seq=outcome.decision).detail
+    assert told.pop("decision") == outcome.decision
+    assert told and all(detail[key] == value for key, value in told.items())
+    relay = Relay.objects.get(pk=story.relay.pk)
+    assert new.next_action == ("Look at the stub first." if what == "next action" else old.next_action)
+    assert new.open_questions == (() if what == "answer" else old.open_questions)
+    assert new.cursor.held_region == tuple(relay.region) == (("work/**",) if what == "region" else ("**",))
+    assert tuple(RegionLease.objects.get(relay=relay).region) == tuple(relay.region)
+    assert new.objective.text == relay.objective
+    assert (new.objective.digest != old.objective.digest) is (what == "objective")
+    assert new.objective.pin_id == old.objective.pin_id
+    assert relay.policy.get("envelope", {}).get("turns") == (500 if what == "limit" else None)
+    assert check_chain() == 1
+
+
+def test_all_of_them_in_one_decision(people: People, story: Story, gate: GateEpisode) -> None:
+    every = {key: value for change in CHANGES.values() for key, value in change.items()}
+    approve(people.reviewer, gate, **every)
+    new = current(story.relay)
+    assert new.next_action == "Look at the stub first."
+    assert (new.open_questions, new.cursor.held_region) == ((), ("work/**",))
+    assert new.objective.text == "Close the issues that matter"
+    assert set(json.loads(LedgerRow.objects.get(pk=new.artifacts[-1].ref).note)) == {
+        "decision", "next_action", "answers", "region", "sets", "objective_digest",
+    }  # fmt: skip
+
+
+def test_nothing_carried_leaves_the_baton_as_it_is(people: People, story: Story, gate: GateEpisode) -> None:
+    before = Baton.objects.get(relay=story.relay, current=True)
+    approve(people.reviewer, gate)
+    assert Baton.objects.get(relay=story.relay, current=True) == before
+    assert not LedgerRow.objects.filter(by="person").exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"next_action": "two\nlines"}, "--next-action must be one line"),
+        ({"next_action": "x" * 201}, "--next-action must be one line"),
+        ({"next_action": "a\x1b[31mb"}, "--next-action must be one line"),
+        ({"region": ["/etc"]}, "'/etc'"),
+        ({"region": ["../x"]}, "'../x'"),
+        ({"region": ["g"] * 1 + [f"g{n}" for n in range(70)]}, "more than 64 globs"),
+        ({"sets": ["envelope.trns=5"]}, "envelope.trns"),
+        ({"sets": ["envelope.turns"]}, "key=value"),
+        ({"sets": ["envelope.turns=lots"]}, "envelope.turns"),
+        ({"sets": ["four_eyes=false"]}, "--set four_eyes"),
+        ({"sets": ["approvals=1"]}, "--set approvals"),
+        ({"sets": ["workspace=in_place"]}, "--set workspace"),
+        ({"objective": "x" * 5000}, "longer than 4096 bytes"),
+        ({"objective": "a\0b"}, "NUL"),
+        ({"answers": {"issue:#39": "Yes."}}, "no open question"),
+        ({"answers": {"what?": "Yes."}}, "no open question"),
+        ({"answers": {QUESTION: " "}}, "an answer is one line"),
+        ({"answers": {QUESTION: "a\nb"}}, "an answer is one line"),
+        ({"answers": {QUESTION: "x" * 501}}, "an answer is one line"),
+    ],
+)
+def test_what_cannot_be_carried_is_refused_and_nothing_happens(
+    values: dict[str, Any], words: str, people: People, gate: GateEpisode
+) -> None:
+    before = everything()
+    with pytest.raises(Usage) as refusal:
+        approve(people.reviewer, gate, **values)
+    assert words in str(refusal.value)
+    assert everything() == before
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "within"),
+    [
+        (["**"], ["src/**"], True),
+        (["src/**"], ["src/api/**", "src/*.py"], True),
+        (["src/**"], ["src/a.py"], True),
+        (["*.md"], ["README.md"], True),
+        (["src/**", "docs/**"], ["docs/**"], True),
+        (["src/**"], ["**"], False),
+        (["src/**"], ["src/api/**", "docs/**"], False),
+        (["src/**"], ["src2/**"], False),
+        (["src/*.py"], ["src/**"], False),
+    ],
+)
+def test_a_region_is_only_narrowed(
+    held: list[str], wanted: list[str], within: bool, people: People, story: Story
+) -> None:
+    Relay.objects.filter(pk=story.relay.pk).update(region=held)
+    RegionLease.objects.filter(relay=story.relay).update(region=held)
+    gate = story.park()
+    if within:
+        assert approve(people.reviewer, gate, region=wanted).state == "requested"
+        assert Relay.objects.get(pk=story.relay.pk).region == wanted
+    else:
+        with pytest.raises(Usage, match="only narrow it"):
+            approve(people.reviewer, gate, region=wanted)
+        assert Relay.objects.get(pk=story.relay.pk).region == held
+
+
+def test_a_region_that_another_took_meanwhile_is_refused_with_its_holder(
+    people: People, story: Story, gate: GateEpisode
+) -> None:
+    RegionLease.objects.filter(relay=story.relay).update(held=False)  # released by a decision
+    other = make_relay(git_dir=story.relay.git_dir)
+    place = Repository.objects.get(git_dir=story.relay.git_dir)
+    RegionLease.objects.create(relay=other, repository=place, region=["work/api/**"], since=story.clock)
+    before = everything()
+    with pytest.raises(Held, match=f"COLLISION_RISK: {other.pk}") as refusal:
+        approve(people.reviewer, gate, region=["work/**"])
+    assert refusal.value.exit_code == 6
+    assert everything() == before
+    approve(people.reviewer, gate, region=["docs/**"])
+    assert RegionLease.objects.get(relay=story.relay).held
+
+
+def test_a_question_without_a_pointer_is_answered_by_its_words(people: People, story: Story) -> None:
+    Fact.objects.create(
+        leg=story.legs[1], seq=90, kind="open_question", label="Is = allowed?", at=story.clock
+    )
+    gate = story.park()
+    approve(people.reviewer, gate, answers={"Is = allowed?": "Yes."})
+    new = current(story.relay)
+    row = LedgerRow.objects.get(pk=new.artifacts[-1].ref)
+    assert json.loads(row.note)["answers"] == {"Is = allowed?": "Yes."}
+    assert row.refs == [f"ledger:{row.pk}"]
+    assert len(new.open_questions) == 1  # the other question stays open
+
+
+def test_an_answer_by_a_short_pointer_is_the_same_pointer(people: People, story: Story, gate: GateEpisode) -> None:
+    approve(people.reviewer, gate, answers={"#40": "Yes."})
+    assert current(story.relay).open_questions == ()
+
+
+def test_long_answers_still_mirror_as_json(people: People, story: Story) -> None:
+    labels = [f"Question {n}?" for n in range(12)]
+    for n, label in enumerate(labels):
+        Fact.objects.create(leg=story.legs[1], seq=90 + n, kind="open_question", label=label, at=story.clock)
+    gate = story.park()
+    outcome = approve(people.reviewer, gate, answers=dict.fromkeys(labels, "y" * 400))
+    told = json.loads(LedgerRow.objects.get(pk=current(story.relay).artifacts[-1].ref).note)
+    assert told["decision"] == outcome.decision
+    assert Decision.objects.get(seq=outcome.decision).detail["answers"] == dict.fromkeys(labels, "y" * 400)
+
+
+def test_without_a_baton_only_what_the_relay_keeps_is_carried(people: People) -> None:
+    relay = make_relay(owner=people.operator.user, status="parked")
+    gate = make_gate(relay)
+    for values in ({"next_action": "Go."}, {"answers": {QUESTION: "Yes."}}):
+        with pytest.raises((NotLegalNow, Usage)):
+            approve(people.reviewer, gate, **values)
+    assert approve(people.reviewer, gate, objective="Another goal", sets=["leg.turns=9"]).state == "requested"
+    relay.refresh_from_db()
+    assert (relay.objective, relay.policy["leg"]["turns"]) == ("Another goal", 9)
+
+
+# --- BUDGET_EXHAUSTED
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [
+        ([], "needs a new limit"),
+        (["leg.turns=50"], "needs a new limit"),
+        (["envelope.turns=40"], "needs a new limit"),
+        (["envelope.turns=30"], "BUDGET_TURNS_EXHAUSTED still holds"),
+        (["envelope.turns=41"], "BUDGET_TURNS_EXHAUSTED still holds"),
+        (["envelope.legs=90"], "BUDGET_TURNS_EXHAUSTED still holds"),
+    ],
+)
+def test_a_spent_envelope_needs_a_limit_that_leaves_something(
+    sets: list[str], words: str, people: People, story: Story
+) -> None:
+    Relay.objects.filter(pk=story.relay.pk).update(turns_used=41, policy={"envelope": {"turns": 40}})
+    gate = story.park("BUDGET_EXHAUSTED")
+    before = everything()
+    with pytest.raises(Usage, match=words):
+        approve(people.reviewer, gate, sets=sets)
+    assert everything() == before
+
+
+@pytest.mark.parametrize("new", ["envelope.turns=42", "envelope.turns=none"])
+def test_with_a_higher_limit_it_goes_on_and_what_is_spent_stays_spent(
+    new: str, people: People, story: Story
+) -> None:
+    Relay.objects.filter(pk=story.relay.pk).update(turns_used=41, policy={"envelope": {"turns": 40}})
+    assert approve(people.reviewer, story.park("BUDGET_EXHAUSTED"), sets=[new]).state == "requested"
+    relay = Relay.objects.get(pk=story.relay.pk)
+    assert (relay.turns_used, relay.warned_axes) == (41, [])
+
+
+def test_a_new_mode_is_the_relays_mode(people: People, gate: GateEpisode) -> None:
+    approve(people.reviewer, gate, sets=["mode=advise"])
+    assert Relay.objects.get(pk=gate.relay_id).mode == "advise"
+
+
+def test_two_who_change_one_after_the_other_lose_nothing(people: People, story: Story, gate: GateEpisode) -> None:
+    Relay.objects.filter(pk=story.relay.pk).update(policy={"approvals": 2})
+    approve(people.reviewer, gate, sets=["envelope.turns=500"])
+    approve(people.second, gate, sets=["envelope.legs=50"])
+    envelope = Relay.objects.get(pk=story.relay.pk).policy["envelope"]
+    assert (envelope["turns"], envelope["legs"]) == (500, 50)
+    assert len(current(story.relay).artifacts) == 5  # both decisions are pointed at
+
+
+def test_a_refusal_may_set_a_new_objective(people: People, story: Story, gate: GateEpisode) -> None:
+    refuse(people.reviewer, gate, objective="Close the issues that matter")
+    gate.refresh_from_db()
+    assert gate.state == GateState.REFUSED
+    new = current(story.relay)
+    assert new.objective.text == Relay.objects.get(pk=story.relay.pk).objective == "Close the issues that matter"
+    assert Decision.objects.get().detail["objective_digest"] == new.objective.digest

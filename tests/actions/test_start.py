@@ -1,0 +1,197 @@
+"""Start: everything is checked first, and a refused start makes nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.utils import timezone
+
+from relays.actions.base import Held, NotPermitted, Refused, Usage
+from relays.actions.start import StartRequest, start
+from relays.models import Decision, Leg, LegState, RegionLease, Relay, RelayStatus
+from tests import builders
+from tests.actions.acts import People, check_chain, everything
+from tests.web_builders import make_relay
+
+pytestmark = pytest.mark.django_db
+Git = Callable[..., str]
+
+
+def request(repo: object, **values: Any) -> StartRequest:
+    made = {"repo": str(repo), "objective": "Close them.", "done_when": "issues:none open", "agent": "scripted"}
+    return StartRequest(**(made | values))
+
+
+def traces(repo: Path) -> tuple[str, str, list[str]]:
+    """All that a start could leave outside the database."""
+    places = sorted(str(path) for path in Path(settings.RELAY_VAR).glob("worktrees/*"))
+    return builders.git(repo, "for-each-ref"), builders.git(repo, "worktree", "list"), places
+
+
+def test_a_start_makes_relay_lease_leg_and_decision_and_nothing_in_the_repository(people: People, repo: Path) -> None:
+    before = traces(repo)
+    relay = start(people.operator, request(repo, region=["src/**"], agent_args={"items": "2"}, sets=["leg.turns=7"]))
+    relay = Relay.objects.get(pk=relay.pk)
+    assert relay.pk.startswith(f"RLY-{timezone.localtime():%Y%m%d}-") and len(relay.pk) == 17
+    assert (relay.status, relay.owner, relay.os_user) == (RelayStatus.READY, people.operator.user, "unix-pat")
+    assert (relay.branch, relay.start_sha) == (f"relay/{relay.pk}", builders.head(repo))
+    assert (relay.region, relay.agent_args, relay.policy["leg"]["turns"]) == (["src/**"], {"items": "2"}, 7)
+    leg = Leg.objects.get()
+    assert (leg.number, leg.state, leg.parent_trace) == (0, LegState.PENDING, "")
+    lease = RegionLease.objects.get()
+    assert (lease.relay, lease.region, lease.held) == (relay, ["src/**"], True)
+    row = Decision.objects.get()
+    assert (row.act, row.detail["objective_digest"]) == ("start", relay.objective_digest)
+    assert traces(repo) == before
+    assert check_chain() == 1
+
+
+def test_no_region_is_everything(people: People, repo: Path) -> None:
+    assert start(people.operator, request(repo)).region == ["**"]
+
+
+@pytest.mark.parametrize("who", ["reviewer", "manager", "outsider"])
+def test_only_an_operator_may(who: str, people: People, repo: Path) -> None:
+    with pytest.raises(NotPermitted, match="role operator"):
+        start(getattr(people, who), request(repo))
+    assert not Relay.objects.exists()
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "objective empty": ({"objective": " "}, "objective is empty"),
+    "objective NUL": ({"objective": "a\0b"}, "NUL"),
+    "objective surrogate": ({"objective": "a\ud800"}, "surrogate"),
+    "objective 1 MB": ({"objective": "x" * 1024 * 1024}, "longer than 4096 bytes"),
+    "prose": ({"done_when": "everything is nice"}, "prose goals are not driven yet"),
+    "half prose": ({"done_when": "issues:none open and good"}, "prose goals are not driven yet"),
+    "done_when empty": ({"done_when": ""}, "done_when"),
+    "done_when lines": ({"done_when": "issues:none open\nfile:x"}, "done_when"),
+    "done_when 1 MB": ({"done_when": "x" * 1024 * 1024}, "more than 500"),
+    "watch": ({"watch": True}, "--watch is not driven yet"),
+    "absolute region": ({"region": ["/etc/**"]}, "'/etc/**'"),
+    "region up": ({"region": ["../x"]}, "'../x'"),
+    "region control": ({"region": ["a\x1b[31m"]}, "control"),
+    "many globs": ({"region": [f"d{n}/**" for n in range(65)]}, "more than 64 globs"),
+    "agent": ({"agent": "nobody"}, "nobody"),
+    "agent flag": ({"agent_args": {"itmes": "3"}}, "'itmes' is not known"),
+    "agent value": ({"agent_args": {"items": "lots"}}, "items='lots'"),
+    "policy key": ({"policy": {"leg": {"trns": 4}}}, "leg.trns"),
+    "policy value": ({"policy": {"ceiling": 7}}, "ceiling"),
+    "policy control": ({"policy": {"x\x1b": 7}}, "unknown key"),
+    "set key": ({"sets": ["leg.trns=4"]}, "leg.trns"),
+    "set form": ({"sets": ["leg.turns"]}, "key=value"),
+    "mode": ({"mode": "loud"}, "mode"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_is_refused_makes_nothing(what: str, people: People, repo: Path) -> None:
+    values, words = REFUSED[what]
+    before = everything(), traces(repo)
+    with pytest.raises(Refused) as refusal:
+        start(people.operator, request(repo, **values))
+    assert words in str(refusal.value)
+    assert str(refusal.value).startswith("start: ")
+    assert len(str(refusal.value)) < 1500
+    assert (everything(), traces(repo)) == before
+
+
+def _empty(place: Path) -> Path:
+    place.mkdir()
+    builders.git(place, "init", "-q", "-b", "main")
+    return place
+
+
+def _bare(place: Path) -> Path:
+    place.mkdir()
+    builders.git(place, "init", "-q", "--bare")
+    return place
+
+
+def _plain(place: Path) -> Path:
+    place.mkdir()
+    return place
+
+
+def _file(place: Path) -> Path:
+    place.write_text("x")
+    return place
+
+
+PLACES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "missing": (lambda place: place, "no such folder; name"),
+    "no git": (_plain, "; name a folder inside a git repository"),
+    "a file": (_file, "no such folder; name"),
+    "bare": (_bare, "bare repository; name a work tree"),
+    "no commit": (_empty, "no commit yet; make a first commit"),
+    "git folder": (lambda place: builders.make_repo(place) / ".git", "name the work tree"),
+    "nothing": (lambda place: "", "names no folder"),
+    "NUL": (lambda place: f"{place}\0", "names no folder"),
+}
+
+
+@pytest.mark.parametrize("what", PLACES)
+def test_a_repository_that_cannot_be_worked_in(what: str, people: People, tmp_path: Path) -> None:
+    make, words = PLACES[what]
+    before = everything()
+    with pytest.raises(Usage) as refusal:
+        start(people.operator, request(make(tmp_path / "place")))
+    assert words in str(refusal.value)
+    assert everything() == before
+
+
+def test_the_repositorys_own_policy_only_tightens(people: People, repo: Path) -> None:
+    builders.commit(repo, {"dos.toml": "[relay]\nno_progress_legs = 2\n"}, "Policy")
+    assert start(people.operator, request(repo, region=["a/**"])).policy["no_progress_legs"] == 2
+    before = everything()
+    for line, key in [("approvals = 1", "approvals"), ('green = "rm"', "green"), ("nope = 1", "nope"), ("][", "TOML")]:
+        builders.commit(repo, {"dos.toml": f"[relay]\n{line}\n"}, "Policy")
+        with pytest.raises(Usage, match=key):
+            start(people.operator, request(repo, region=["b/**"]))
+    assert everything() == before
+
+
+def test_an_overlapping_region_names_its_holder_and_a_disjoint_one_starts(people: People, repo: Path) -> None:
+    holder = start(people.operator, request(repo, region=["src/**"]))
+    before = everything()
+    for region in ([], ["src/api/**"], ["*.py"], ["docs/**", "src/x"]):
+        with pytest.raises(Held, match=f"COLLISION_RISK: .* {holder.pk} holds") as refusal:
+            start(people.operator, request(repo, region=region))
+        assert refusal.value.exit_code == 6
+    assert everything() == before
+    start(people.operator, request(repo, region=["docs/**"]))
+
+
+def test_a_second_name_of_the_repository_is_the_same_repository(people: People, repo: Path, tmp_path: Path) -> None:
+    (repo / "deep").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(repo)
+    start(people.operator, request(repo / "deep"))
+    for name in (link, repo, f"{repo}/../{repo.name}/"):
+        with pytest.raises(Held):
+            start(people.operator, request(name))
+    builders.git(repo, "worktree", "add", "-q", str(tmp_path / "second"), "-b", "other")
+    with pytest.raises(Held):
+        start(people.operator, request(tmp_path / "second"))
+
+
+def test_one_in_place_relay_per_working_tree(people: People, repo: Path) -> None:
+    here = {"sets": ["workspace=in_place"]}
+    first = start(people.operator, request(repo, region=["src/**"], **here))
+    assert (first.branch, first.worktree) == ("main", str(repo.resolve()))
+    with pytest.raises(Held, match=first.pk):
+        start(people.operator, request(repo, region=["docs/**"], **here))
+    start(people.operator, request(repo, region=["docs/**"]))
+    builders.git(repo, "checkout", "-q", "--detach")
+    with pytest.raises(Usage, match="no branch checked out"):
+        start(people.operator, request(repo, region=["etc/**"], **here))
+
+
+def test_numbers_go_on_behind_ten_thousand_and_leave_out_branches_of_others(people: People, repo: Path) -> None:
+    day = f"RLY-{timezone.localtime():%Y%m%d}-"
+    make_relay(id=f"{day}9999", owner=people.operator.user)
+    make_relay(id=f"{day}10000", owner=people.operator.user)
+    builders.git(repo, "branch", f"relay/{day}10001")
+    assert start(people.operator, request(repo)).pk == f"{day}10002"
