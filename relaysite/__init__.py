@@ -1,1 +1,1 @@
-"""The Django project. Celery is imported only where a bell is rung or heard: it would double what each command loads."""
+"""The Django project. Celery is imported only where a bell is rung or heard: it doubles what a command loads."""

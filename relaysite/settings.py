@@ -126,7 +126,7 @@ if CELERY_BROKER_URL.startswith("sqla+"):
     CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 else:
     CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-    CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 300} if "redis" in CELERY_BROKER_URL else {}
+    CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 300} if CELERY_BROKER_URL.startswith("redis") else {}
 CELERY_BEAT_SCHEDULE = {
     "reconcile": {"task": "relays.tasks.reconcile", "schedule": 2.0, "options": {"expires": 4}},
     "purge-doorbells": {"task": "relays.tasks.purge_doorbells", "schedule": 3600.0},

@@ -41,6 +41,31 @@ if _SQLITE:
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 
+def chromium() -> str:
+    """The path of this machine's Chromium, or ""."""
+    named = os.environ.get("CHROMIUM", "")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    return named or next((path for name in names if (path := shutil.which(name))), "")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without a browser its tests are left out and say so; in CI that is a failure, never a quiet gap."""
+    wanting = [item for item in items if item.get_closest_marker("browser")]
+    if not wanting or chromium():
+        return
+    if os.environ.get("CI"):
+        raise pytest.UsageError(f"{len(wanting)} browser tests need Chromium, which was not found: install chromium")
+    why = pytest.mark.skip(reason="left out: Chromium was not found; install it, or name it in CHROMIUM")
+    for item in wanting:
+        item.add_marker(why)
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str:
+    """Where Playwright's `executable_path` points."""
+    return chromium()
+
+
 def pytest_unconfigure() -> None:
     shutil.rmtree(RUN, ignore_errors=True)
 

@@ -166,7 +166,7 @@ def _policy(request: StartRequest, store: git_store.GitStore, tip: str) -> polic
 
 
 def _next_id(store: git_store.GitStore, moment: datetime) -> str:
-    """`RLY-YYYYMMDD-NNNN`, free here and in the repository: another database may have driven relays there too."""
+    """`RLY-YYYYMMDD-NNNN`, free here, in the repository and among the worktrees: another database may have them."""
     day = f"RLY-{timezone.localtime(moment):%Y%m%d}-"
     # the longest first: the ten-thousandth of a day sorts before the second as text
     today = Relay.objects.filter(pk__startswith=day).order_by(Length("pk").desc(), "-pk")
@@ -176,5 +176,5 @@ def _next_id(store: git_store.GitStore, moment: datetime) -> str:
     while True:
         number += 1
         relay_id = f"{day}{number:04d}"
-        if relay_id not in taken:
+        if relay_id not in taken and not places.worktree(relay_id).exists():
             return relay_id

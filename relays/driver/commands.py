@@ -133,7 +133,7 @@ class Commands:
         return False
 
     def settle(self, tip: str, *, green: bool) -> None:
-        """Run to the end what the present tip still lacks: at the ceiling, when the agent ended, before a leg starts."""
+        """Run to the end what the present tip lacks: at the ceiling, when the agent ended, before a leg starts."""
         wanted = [*self.clauses, *([self.policy.green] if green and self.policy.green else [])]
         for command in wanted:
             while self.running is not None:

@@ -1,4 +1,4 @@
-"""Events of a leg into the database: appended once, projected into calls, facts, rows and roll-ups in one transaction."""
+"""Events of a leg into the database: appended once, projected into calls, facts and roll-ups in one transaction."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -154,9 +154,7 @@ class Ingest:
 
     def _calls(self, now: datetime) -> None:
         """New and grown calls, and what they add to the leg and the relay: the sums reconcile exactly."""
-        added = {
-            name: 0 for name in ("input_tokens", "cache_read", "cache_write_5m", "cache_write_1h", "output_tokens")
-        }
+        added = dict.fromkeys(("input_tokens", "cache_read", "cache_write_5m", "cache_write_1h", "output_tokens"), 0)
         spend, unpriced, calls = Decimal(0), 0, 0
         for key in self.touched:
             call = self.view.calls.get(key)

@@ -333,7 +333,16 @@ class Supervisor:
     def _boundary(self, seq: int, now: datetime) -> str:
         self._poll(force=True)
         decision = self.boundaries.judge(seq, now, draining=self.leg.drain_reason, drain_over=self._drain_over())
+        if not decision.end and (cause := self._at_once()):
+            # asked for while the agent waits here: it goes no further
+            return self._end(cause, judged_at_boundary=True)
         return self._carry_out(decision)
+
+    def _at_once(self) -> Cause | None:
+        """What a person wants now, without a safe point."""
+        if self.relay.stop == "now":
+            return Cause.STOP
+        return Cause.PARK_NOW if self.relay.park == "now" else None
 
     def _malformed_boundary(self) -> str:
         """A boundary that does not parse still waits for its answer: it offered no next action."""
@@ -363,10 +372,8 @@ class Supervisor:
         if self.commands.tick():
             self.polled = 0.0
         self._poll()
-        if self.relay.stop == "now":
-            return self._end(Cause.STOP)
-        if self.relay.park == "now":
-            return self._end(Cause.PARK_NOW)
+        if cause := self._at_once():
+            return self._end(cause)
         if self.waiting_since is not None and (
             not self.view.in_flight or time.monotonic() - self.waiting_since > self.policy.tool_limit.total_seconds()
         ):
@@ -385,7 +392,6 @@ class Supervisor:
 
     def _agent_ended(self) -> str:
         """ "A signal, an exit code other than 0, no result … is a crash"; else the agent ended by itself."""
-        assert self.agent is not None
         if self.channel is not None:
             for line in self.channel.drain():
                 parsed = parse_line(line)
@@ -393,7 +399,7 @@ class Supervisor:
                     self.ingest.take(replace(parsed.event, at=parsed.event.at or timezone.now()), timezone.now())
                     self.after_boundary = 0 if parsed.event.kind == "boundary" else self.after_boundary + 1
         self.ingest.flush(timezone.now())
-        code = self.agent.poll()
+        code = self.agent.poll() if self.agent else None
         Leg.objects.filter(pk=self.leg.pk).update(exit_code=code)
         # a result is a boundary with nothing after it
         has_result = self.view.boundaries > 0 and self.after_boundary == 0
@@ -527,6 +533,9 @@ class Supervisor:
         return self.leg.last_event_at or self.leg.charged_until or now
 
     def _last_candidates(self) -> tuple[str, ...]:
+        """What the last boundary offered: of one that was seen but not judged any more, else of the last that was."""
+        if self.view.next_actions:
+            return self.view.next_actions
         last = Boundary.objects.filter(leg=self.leg).order_by("-number").values_list("next_actions", flat=True).first()
         return tuple(last or ())
 

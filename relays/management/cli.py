@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
 
-
 #: what json.dumps leaves as it is and a terminal may obey: C1 controls (one is CSI), DEL, marks of direction
 _UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 

@@ -50,7 +50,7 @@ class Call(models.Model):
 
 
 class Fact(models.Model):
-    """A load-bearing thing of a leg: declared by its agent or found by the detector; passes only with a verified backing."""
+    """A load-bearing thing of a leg, declared or found by the detector; it passes only with a verified backing."""
 
     class Kind(models.TextChoices):
         FACT = "fact"

@@ -30,7 +30,7 @@ class Request(models.TextChoices):
 
 
 class Relay(models.Model):
-    """One goal. `id` is the public name; objective, done_when and region are ours: what a baton says must equal them."""
+    """One goal. `id` is its public name; objective, done_when and region are ours: a baton must equal them."""
 
     id = models.CharField(primary_key=True, max_length=40)  # RLY-YYYYMMDD-NNNN
     status = models.CharField(max_length=8, choices=RelayStatus, default=RelayStatus.READY)

@@ -158,7 +158,7 @@ class GitStore:
         return answers
 
     def _reachable(self, tip: str) -> frozenset[str]:
-        """All commits that a tip reaches; what one SHA reaches never changes, so it is asked once while it is the tip."""
+        """All commits that a tip reaches. What one SHA reaches never changes: asked once while it is the tip."""
         if self._reached is None or self._reached[0] != tip:
             out = self.objects(["rev-list", need_sha(tip), "--"]).out
             self._reached = (tip, frozenset(out.decode("ascii").split()))

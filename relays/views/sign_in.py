@@ -110,8 +110,7 @@ def sign_in_link(request: HttpRequest, secret: str) -> HttpResponseBase:
             login(request, user, backend=BACKEND)
             return redirect("needs_you")
     fine = request.method != "POST" and access.link_is_open(secret, now)
-    response = render(request, "relays/sign_in/link.html", {"fine": fine}, status=200 if fine else 410)
-    return response
+    return render(request, "relays/sign_in/link.html", {"fine": fine}, status=200 if fine else 410)
 
 
 @never_cache

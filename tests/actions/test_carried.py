@@ -166,9 +166,7 @@ def test_a_region_that_another_took_meanwhile_is_refused_with_its_holder(
 
 
 def test_a_question_without_a_pointer_is_answered_by_its_words(people: People, story: Story) -> None:
-    Fact.objects.create(
-        leg=story.legs[1], seq=90, kind="open_question", label="Is = allowed?", at=story.clock
-    )
+    Fact.objects.create(leg=story.legs[1], seq=90, kind="open_question", label="Is = allowed?", at=story.clock)
     gate = story.park()
     approve(people.reviewer, gate, answers={"Is = allowed?": "Yes."})
     new = current(story.relay)
@@ -231,9 +229,7 @@ def test_a_spent_envelope_needs_a_limit_that_leaves_something(
 
 
 @pytest.mark.parametrize("new", ["envelope.turns=42", "envelope.turns=none"])
-def test_with_a_higher_limit_it_goes_on_and_what_is_spent_stays_spent(
-    new: str, people: People, story: Story
-) -> None:
+def test_with_a_higher_limit_it_goes_on_and_what_is_spent_stays_spent(new: str, people: People, story: Story) -> None:
     Relay.objects.filter(pk=story.relay.pk).update(turns_used=41, policy={"envelope": {"turns": 40}})
     assert approve(people.reviewer, story.park("BUDGET_EXHAUSTED"), sets=[new]).state == "requested"
     relay = Relay.objects.get(pk=story.relay.pk)

@@ -26,9 +26,7 @@ ACTS = {"park": park.park, "stop": park.stop}
 
 def relay_that(is_: str, leg: str, people: People) -> Relay:
     relay = make_relay(owner=people.operator.user, status=is_)
-    RegionLease.objects.create(
-        relay=relay, repository=_repository(relay), region=["**"], since=relay.created_at
-    )
+    RegionLease.objects.create(relay=relay, repository=_repository(relay), region=["**"], since=relay.created_at)
     make_leg(relay, 0, reason="RELAY_ROTATED")
     if leg:
         make_leg(relay, 1, state=leg)

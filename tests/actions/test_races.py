@@ -41,7 +41,7 @@ def at_once(*acts: Act) -> list[Any]:
         try:
             barrier.wait(20)
             found[place] = act()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - judged below, in the test's own thread
             found[place] = error
         finally:
             connection.close()
@@ -230,9 +230,7 @@ def test_park_against_a_supervisors_start_of_the_leg(people: People) -> None:
         def begin(relay: Relay = relay, leg: Leg = leg) -> bool:
             with transaction.atomic():
                 now = Relay.objects.select_for_update().get(pk=relay.pk)
-                return now.status == RelayStatus.READY and change_leg(
-                    leg.pk, LegState.STARTING, frm=[LegState.PENDING]
-                )
+                return now.status == RelayStatus.READY and change_leg(leg.pk, LegState.STARTING, frm=[LegState.PENDING])
 
         started, parked = at_once(begin, lambda relay=relay: park.park(people.operator, relay.pk))
         relay.refresh_from_db()

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from relays.actions.base import Held, NotPermitted, Refused, Usage
 from relays.actions.start import StartRequest, start
+from relays.driver import places
 from relays.models import Decision, Leg, LegState, RegionLease, Relay, RelayStatus
 from tests import builders
 from tests.actions.acts import People, check_chain, everything
@@ -189,9 +190,14 @@ def test_one_in_place_relay_per_working_tree(people: People, repo: Path) -> None
         start(people.operator, request(repo, region=["etc/**"], **here))
 
 
-def test_numbers_go_on_behind_ten_thousand_and_leave_out_branches_of_others(people: People, repo: Path) -> None:
+def test_numbers_go_on_behind_ten_thousand_and_leave_out_what_others_left(people: People, repo: Path) -> None:
     day = f"RLY-{timezone.localtime():%Y%m%d}-"
     make_relay(id=f"{day}9999", owner=people.operator.user)
     make_relay(id=f"{day}10000", owner=people.operator.user)
     builders.git(repo, "branch", f"relay/{day}10001")
-    assert start(people.operator, request(repo)).pk == f"{day}10002"
+    left = places.worktree(f"{day}10002")
+    left.mkdir(parents=True)
+    try:
+        assert start(people.operator, request(repo)).pk == f"{day}10003"
+    finally:
+        left.rmdir()

@@ -1,4 +1,4 @@
-"""A house of its own for kill tests: database, broker, worker and beat in one folder, driven through the command line."""
+"""A house of its own for kill tests: database, broker, worker and beat in one folder, driven by commands."""
 
 import contextlib
 import json

@@ -43,7 +43,8 @@ def test_a_relay_survives_twenty_kills_at_random_moments(house: House, tmp_path:
     repo = make_repo(tmp_path / "repo", issues=ISSUES)
     relay = house.relay(
         "start", "--repo", str(repo), "--objective", "Close all.", "--done-when", "issues:none open",
-        "--agent", "scripted", "--agent-arg", "pace=0.05", "--set", "rotations_per_hour=0", "--set", "no_progress_legs=0",
+        "--agent", "scripted", "--agent-arg", "pace=0.05",
+        "--set", "rotations_per_hour=0", "--set", "no_progress_legs=0",
     )["relay"]  # fmt: skip
     branch = f"refs/heads/relay/{relay}"
     tips: list[str] = []
@@ -79,7 +80,14 @@ def let_go(house: House, relay: str) -> None:
     for gate in house.relay("status", relay)["gates"]:
         if gate["state"] == "waiting":
             house.relay(
-                "approve", str(gate["id"]), "--seen", gate["seen"], "--comment", "go on", "--next-action", "Close the next issue."
+                "approve",
+                str(gate["id"]),
+                "--seen",
+                gate["seen"],
+                "--comment",
+                "go on",
+                "--next-action",
+                "Close the next issue.",
             )
 
 
@@ -91,7 +99,9 @@ def check(house: House, relay: str, repo: Path, branch: str, tips: list[str]) ->
     ]
     assert len(set(parents)) == len(parents), "two legs follow one"
     traces = dict(house.all("SELECT number, trace FROM relays_leg WHERE relay_id = ?", relay))
-    for number, parent in house.all("SELECT number, parent_trace FROM relays_leg WHERE relay_id = ? AND number > 0", relay):
+    for number, parent in house.all(
+        "SELECT number, parent_trace FROM relays_leg WHERE relay_id = ? AND number > 0", relay
+    ):
         assert parent == traces[number - 1]
     ended = house.one("SELECT count(*) FROM relays_leg WHERE relay_id = ? AND state = 'ended'", relay)[0]
     stones = "SELECT count(*) FROM relays_tombstone t JOIN relays_leg l ON l.id = t.leg_id WHERE l.relay_id = ?"

@@ -1,4 +1,4 @@
-"""The one decision at a boundary: every combination of what it is judged by, and the sentences of rules.md it must keep."""
+"""The one decision at a boundary: every combination of what it is judged by, and the sentences it must keep."""
 
 from datetime import UTC, datetime
 from math import prod

@@ -40,9 +40,7 @@ class Seen:
 
 
 @pytest.fixture(scope="module")
-def seen(
-    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Seen]:
+def seen(django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seen]:
     folder = tmp_path_factory.mktemp("twelve")
     repo = make_repo(folder / "repo", issues=ISSUES)
     with django_db_blocker.unblock(), pytest.MonkeyPatch.context() as patch:
@@ -145,11 +143,7 @@ def test_lineage_is_one_chain_of_traces(seen: Seen) -> None:
 def test_a_reset_seeds_with_preamble_pin_and_baton_alone(seen: Seen) -> None:
     assert len({reset["seed_digest"] for reset in seen.resets}) == 12
     for reset in seen.resets:
-        assert [part["role"] if "role" in part else part["kind"] for part in reset["contributors"]] == [
-            "preamble",
-            "pin",
-            "baton",
-        ]
+        assert [part["role"] for part in reset["contributors"]] == ["preamble", "objective_pin", "baton"]
         assert len(reset["omitted"]) >= 4, "each turn of the old leg is listed as left behind"
 
 

@@ -1,4 +1,4 @@
-"""The first five minutes in a real browser: the tour's graph grows; park now and approve, park and resume, by clicking."""
+"""The first five minutes in a real browser: the graph grows; park now, approve, park and resume by clicking."""
 
 import contextlib
 import os
@@ -149,27 +149,29 @@ def test_the_tour_in_a_browser(serve: Serve, browser: Browser, tmp_path: Path) -
     page.locator("#comment").fill("Looked at what is durable; go on.")
     page.locator("button[value=approve]").click()
     page.goto(tour)
-    expect(page.locator("#r-head")).to_contain_text("running", timeout=LEG)
+    expect(page.locator("#r-head .crumb .st")).to_have_text("running", timeout=LEG)
 
     # park: drains to a safe point, no gate; resume: goes on
     press(page, "park")
-    expect(page.locator("#r-head")).to_contain_text("parked", timeout=LEG)
+    expect(page.locator("#r-head .crumb .st")).to_have_text("parked", timeout=LEG)
     expect(page.get_by_role("link", name="Decide")).to_have_count(0)
     press(page, "resume")
-    expect(page.locator("#r-head")).to_contain_text("running", timeout=LEG)
+    expect(page.locator("#r-head .crumb .st")).to_have_text("running", timeout=LEG)
 
     # Ctrl-C and start again: it goes on, and no second relay is made
     assert serve.stop() == 0
     serve.start()
     serve.said("Relaysite is at")
     page.goto(tour)
-    expect(page.locator("#r-head")).to_contain_text("done", timeout=4 * LEG)
+    expect(page.locator("#r-head .crumb .st")).to_have_text("done", timeout=4 * LEG)
     expect(page.locator(".t-legs").first).to_contain_text("RELAY_GOAL_DONE")
     assert page.locator(".t-legs a.leg").count() >= 5
     assert points(page) > first
     repo = next((serve.var / "tour").iterdir())
     subjects = git(repo, "log", "--format=%s", f"relay/{relay}").splitlines()
-    assert sorted(s.split(":")[0] for s in subjects if s.startswith("Close #")) == sorted(f"Close #{n}" for n in range(1, 17))
+    assert sorted(s.split(":")[0] for s in subjects if s.startswith("Close #")) == sorted(
+        f"Close #{n}" for n in range(1, 17)
+    )
 
     # again: the tour is done and stays done
     assert serve.stop() == 0
@@ -180,7 +182,7 @@ def test_the_tour_in_a_browser(serve: Serve, browser: Browser, tmp_path: Path) -
     page.goto(f"{serve.url}/relays/")
     expect(page.locator("main")).to_contain_text(relay)
     page.goto(tour)
-    expect(page.locator("#r-head")).to_contain_text("done")
+    expect(page.locator("#r-head .crumb .st")).to_have_text("done")
     assert page.locator(".t-legs a.leg").count() == legs
     assert serve.stop() == 0
     policy = [line for line in complaints if "Content Security Policy" in line]

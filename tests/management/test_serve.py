@@ -109,6 +109,7 @@ def test_a_port_that_is_taken_is_one_line(cli: Cli) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_it_answers_mends_itself_and_ends_whole(tmp_path: Path) -> None:
     with house(tmp_path / "var", "--no-tour") as one:
         text = one.said("Ctrl-C ends everything")
@@ -149,6 +150,7 @@ def _answers(one: House) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_the_tour_runs_stops_at_a_safe_point_and_goes_on(tmp_path: Path) -> None:
     var = tmp_path / "var"
     with house(var) as one:

@@ -1,4 +1,4 @@
-"""`python manage.py relay VERB …`: the frame of the command line; each verb is a module in `relays.management.verbs`."""
+"""`python manage.py relay VERB …`: the frame of the command line; a verb is a module in `relays.management.verbs`."""
 
 import argparse
 import fcntl
@@ -74,6 +74,7 @@ def overview() -> str:
 
 def run(arguments: list[str]) -> int:
     """Run one verb; the exit code. Every refusal and failure ends as one line on stderr."""
+    _open_streams()
     if not arguments or arguments[0] in {"-h", "--help", "help"}:
         sys.stdout.write(overview() + "\n")
         return Exit.FINE if arguments else Exit.USAGE
@@ -89,6 +90,14 @@ def run(arguments: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.FINE
     return code
+
+
+def _open_streams() -> None:
+    """A stream that was closed by whoever started us (`>&-`) takes what is written and keeps nothing."""
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w")
+    if sys.stderr is None:
+        sys.stderr = Path(os.devnull).open("w")
 
 
 def _run(verb: str, rest: list[str]) -> int:

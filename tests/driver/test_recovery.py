@@ -1,0 +1,180 @@
+"""A supervisor that dies at any step: whoever retries reaches the same result, never a second successor."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from relays.agents import process
+from relays.driver import baton_maker, successor
+from relays.driver.boundaries import Boundaries
+from relays.driver.ending import Ending
+from relays.driver.ingest import Ingest
+from relays.driver.prepare import Prepare
+from relays.driver.supervise import Supervisor
+from relays.models import Baton, Leg, LegState, RelayStatus, ResetTransaction, Tombstone
+from tests.builders import git
+from tests.driver.conftest import Killed
+from tests.driver.course import boundary, commit, loop, player, turn
+
+Start = Callable[..., Any]
+Kill = Callable[..., None]
+
+WORK = [*commit("work.txt"), *turn(), *boundary("Go on.", final=True)]
+
+
+def once(relay: Any) -> None:
+    """Nothing happened twice."""
+    numbers = list(Leg.objects.filter(relay=relay.pk).order_by("number").values_list("number", flat=True))
+    assert numbers == list(range(len(numbers)))
+    assert Leg.objects.filter(relay=relay.pk).exclude(state__in=["ended", "void"]).count() <= 1
+    assert Tombstone.objects.filter(leg__relay=relay.pk).count() == len(relay.legs)
+    assert Baton.objects.filter(relay=relay.pk, why="rotation").count() == len(relay.legs)
+    olds = list(ResetTransaction.objects.filter(old_leg__relay=relay.pk).values_list("old_leg", flat=True))
+    assert len(olds) == len(set(olds))
+
+
+STEPS: list[tuple[str, Any, str, dict[str, Any]]] = [
+    ("before the ladder", Prepare, "_may_start", {}),
+    ("before the leg is starting", Prepare, "_to_starting", {}),
+    ("the leg is starting", Prepare, "_to_starting", {"after": True}),
+    ("before its process", process, "launch", {}),
+    ("its process lives", Supervisor, "_wait_for_first_event", {}),
+    ("before the first event is kept", Supervisor, "_running", {}),
+    ("the leg runs", Supervisor, "_running", {"after": True}),
+    ("before events are stored", Ingest, "flush", {}),
+    ("events are stored", Ingest, "flush", {"after": True}),
+    ("before the boundary", Boundaries, "judge", {}),
+    ("the boundary is kept", Boundaries, "judge", {"after": True}),
+    ("before the end is judged", Ending, "judge", {}),
+    ("before the end is recorded", Ending, "record", {}),
+    ("the end is recorded", Ending, "record", {"after": True}),
+    ("before it is judged again", Ending, "again", {}),
+    ("before parked work is stored", Ending, "store_work", {}),
+    ("before the transaction", baton_maker, "gather", {"after": True}),
+    ("inside the transaction", Ending, "_move_on", {}),
+    ("the successor's row is written", successor, "make", {"after": True}),
+    ("the leg is closed", Ending, "close", {"after": True}),
+]
+
+
+@pytest.mark.parametrize(("owner", "name", "how"), [step[1:] for step in STEPS], ids=[step[0] for step in STEPS])
+def test_a_death_at_any_step_leads_to_the_same_one_rotation(
+    course: Start, killed: Kill, owner: Any, name: str, how: dict[str, Any]
+) -> None:
+    relay = course(**player(WORK))
+    killed(owner, name, **how)
+    with pytest.raises(Killed):
+        relay.step()
+    marker = Leg.objects.get(relay=relay.pk, number=0).marker
+    assert not marker or not process.living(marker), "no agent is left behind"
+    for _ in range(3):
+        if relay.legs:
+            break
+        relay.step()
+    once(relay)
+    leg = relay.legs[0]
+    made = git(relay.worktree, "rev-list", f"{relay.relay.start_sha}..{relay.relay.branch}").split()
+    claimed = [one["sha"] for one in leg.progress_detail["commits"]]
+    assert made and claimed and set(claimed) | set(leg.progress_detail["repeated"]) <= set(made)
+    assert made[0] == leg.end_sha, "no commit is lost"
+    if leg.reason == "RELAY_ROTATED":
+        assert relay.open_leg.number == 1 and relay.relay.status == RelayStatus.READY
+    else:
+        # it died before a boundary was kept: no next action is known, so a person looks
+        assert (leg.reason, leg.cause, leg.hold) == ("RELAY_PARKED_UNSAFE", "supervisor_crash", "NO_NEXT_ACTION")
+        assert name in ("_running", "flush") and relay.waiting == ["RELAY_PARKED_UNSAFE"]
+
+
+def test_a_recorded_end_is_finished_whatever_on_crash_says(course: Start, killed: Kill) -> None:
+    relay = course(**player(WORK), sets=["on_crash=park"])
+    killed(Ending, "record", after=True)
+    with pytest.raises(Killed):
+        relay.step()
+    assert relay.open_leg.state == LegState.ENDING
+    relay.step()
+    assert relay.legs[0].reason == "RELAY_ROTATED" and relay.open_leg.number == 1
+
+
+@pytest.mark.parametrize(("policy", "reason"), [("continue", "RELAY_ROTATED"), ("park", "RELAY_PARKED_UNSAFE")])
+def test_on_crash_says_whether_a_safe_leg_that_died_rotates(
+    course: Start, killed: Kill, policy: str, reason: str
+) -> None:
+    relay = course(**player([*commit("a.txt"), loop(*turn(), *boundary("Go on."))]), sets=[f"on_crash={policy}"])
+    killed(Boundaries, "judge", nth=3)
+    with pytest.raises(Killed):
+        relay.step()
+    relay.step()
+    (leg,) = relay.legs
+    assert leg.reason == reason
+    assert leg.cause == ("supervisor_crash" if policy == "park" else "")
+    assert (relay.open_leg is not None) == (policy == "continue")
+
+
+def test_dirty_work_of_a_dead_leg_is_stored_and_laid_back(course: Start, killed: Kill) -> None:
+    dirty = [*commit("a.txt"), {"do": "write", "path": "half.txt", "text": "half\n"}]
+    relay = course(**player([*dirty, loop(*turn(), *boundary("Go on."))]))
+    killed(Boundaries, "judge", nth=2)
+    with pytest.raises(Killed):
+        relay.step()
+    relay.step()
+    (leg,) = relay.legs
+    assert (leg.reason, leg.cause, leg.hold) == ("RELAY_PARKED_UNSAFE", "supervisor_crash", "TREE_DIRTY_UNPARKED")
+    assert git(relay.worktree, "show", f"refs/relay/wip/{relay.pk}/0:half.txt") == "half"
+    relay.approve("RELAY_PARKED_UNSAFE")
+    killed(Boundaries, "judge", nth=1)
+    with pytest.raises(Killed):
+        relay.step()
+    assert relay.open_leg.wip_laid_back == "applied"
+
+
+def test_a_tool_that_ran_when_the_supervisor_died_counts_as_in_flight(course: Start, killed: Kill) -> None:
+    script = [
+        *turn(),
+        *boundary("Go on."),
+        *turn(),
+        {"kind": "tool_started", "id": "t1", "name": "shell"},
+        *boundary("Go on."),
+    ]
+    relay = course(**player(script))
+    killed(Boundaries, "judge", nth=2)
+    with pytest.raises(Killed):
+        relay.step()
+    relay.step()
+    assert relay.legs[0].hold == "IN_FLIGHT_TOOL_CALL"
+
+
+def test_a_tree_that_changed_after_the_decision_is_judged_again(course: Start, killed: Kill) -> None:
+    relay = course(**player(WORK))
+    killed(Ending, "record", after=True)
+    with pytest.raises(Killed):
+        relay.step()
+    (relay.worktree / "late.txt").write_text("written after the decision\n")
+    relay.step()
+    (leg,) = relay.legs
+    assert (leg.reason, leg.cause, leg.hold) == ("RELAY_PARKED_UNSAFE", "agent_exit", "TREE_DIRTY_UNPARKED")
+    assert leg.wip_sha
+
+
+def test_judged_again_an_end_keeps_what_forced_it(course: Start, killed: Kill) -> None:
+    relay = course(**player([*turn(950), *boundary("Go on.")]), sets=["window_tokens=1000"])
+    killed(Ending, "record", after=True)
+    with pytest.raises(Killed):
+        relay.step()
+    assert relay.open_leg.end_decision["reason"] == "RELAY_ROTATED"
+    (relay.worktree / "late.txt").write_text("written after the decision\n")
+    relay.step()
+    assert (relay.legs[0].reason, relay.legs[0].cause) == ("RELAY_PARKED_UNSAFE", "ceiling")
+
+
+def test_events_are_folded_again_to_the_same_figures(course: Start, killed: Kill) -> None:
+    relay = course(**player([*turn(400, 7), *boundary("Go on."), *turn(500, 9), *boundary("Go on.")]))
+    killed(Boundaries, "judge", nth=2)
+    with pytest.raises(Killed):
+        relay.step()
+    before = relay.open_leg
+    relay.step()
+    (leg,) = relay.legs
+    assert (leg.turns, leg.peak_tokens, leg.output_tokens, leg.calls) == (2, 500, 16, 2)
+    assert (before.turns, before.peak_tokens, before.output_tokens, before.calls) == (2, 500, 16, 2)
+    assert (relay.relay.turns_used, relay.relay.output_used, relay.relay.legs_used) == (2, 16, 1)

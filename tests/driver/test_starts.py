@@ -1,0 +1,141 @@
+"""A leg whose agent does not start: tried again, then a person is asked; and who may drive it at all."""
+
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db.models import F
+from django.utils import timezone
+
+from relays.actions.base import Usage
+from relays.agents import process
+from relays.driver import claim
+from relays.models import DriverClaim, LegState, Relay, RelayStatus
+from tests.driver.course import boundary, commit, loop, player, turn
+
+Start = Callable[..., Any]
+At = Callable[..., None]
+
+MISSING = {"agent": "command", "args": {"argv": '["/nowhere/agent"]'}}
+GONE_AT_ONCE = {"agent": "command", "args": {"argv": f'["{sys.executable}", "-S", "-c", "import sys; sys.exit(7)"]'}}
+MISNAMED = {"agent": "command", "args": {"argv": '["relaysite-no-such-program"]'}}
+
+
+@pytest.mark.parametrize(
+    ("agent", "evidence"),
+    [(MISSING, "/nowhere/agent"), (GONE_AT_ONCE, "exited with 7"), (MISNAMED, "relaysite-no-such-program")],
+    ids=["no program", "exits at once", "not on the path"],
+)
+def test_two_failed_starts_wait_and_the_third_asks(course: Start, agent: dict[str, Any], evidence: str) -> None:
+    relay = course(**agent)
+    delays = []
+    for attempt in (1, 2):
+        relay.step()
+        found, leg = relay.relay, relay.open_leg
+        assert (found.status, leg.state, leg.attempts) == (RelayStatus.WAITING, LegState.PENDING, attempt)
+        assert evidence in found.status_why and evidence in leg.start_error
+        delays.append(round((found.next_at - found.status_at).total_seconds()))
+        assert relay.gates == []
+        relay.time_passes()
+    assert delays == [5, 10]
+    relay.step()
+    assert relay.relay.status == RelayStatus.PARKED and relay.waiting == ["RELAY_PARKED_UNSAFE"]
+    assert any(item == "cause: start_failed" for item in relay.gates[0].items)
+    assert any(evidence in item for item in relay.gates[0].items)
+    assert relay.relay.legs_used == 0, "a leg counts from running"
+    assert relay.open_leg.number == 0, "and its number is not used up"
+
+
+def test_a_start_that_fails_from_a_gate_takes_it_back_with_its_error(course: Start) -> None:
+    dirty = [*turn(950), {"do": "write", "path": "half.txt", "text": "x"}, *boundary("Go on.")]
+    relay = course(
+        **player({"0": dirty, "1": [*commit("a.txt"), *turn(), *boundary("Go on.", final=True)]}),
+        sets=["window_tokens=1000"],
+    )
+    relay.step()
+    good = relay.relay.agent_args
+    Relay.objects.filter(pk=relay.pk).update(agent_args=MISSING["args"])
+    relay.approve("RELAY_PARKED_UNSAFE")
+    assert relay.gates[0].state == "requested"
+    relay.step()
+    (gate,) = relay.gates
+    assert gate.state == "waiting" and "/nowhere/agent" in gate.error, "the first failure, not the third"
+    assert relay.relay.status == RelayStatus.PARKED
+
+    Relay.objects.filter(pk=relay.pk).update(agent_args=good)
+    relay.approve("RELAY_PARKED_UNSAFE")
+    relay.step()
+    (gate,) = relay.gates
+    assert gate.state == "confirmed"
+    assert [leg.number for leg in relay.legs] == [0, 1]
+
+
+def test_a_gate_is_dispatched_by_the_start_and_confirmed_by_the_first_event(course: Start, meanwhile: At) -> None:
+    dirty = [*turn(950), {"do": "write", "path": "half.txt", "text": "x"}, *boundary("Go on.")]
+    relay = course(
+        **player({"0": dirty, "1": [*turn(), *boundary(), loop(*turn(950), *boundary("Go on."))]}),
+        sets=["window_tokens=1000"],
+    )
+    relay.step()
+    relay.approve("RELAY_PARKED_UNSAFE")
+    states: list[str] = []
+    meanwhile(1, lambda: states.append(relay.gates[0].state))
+    relay.step()
+    assert states == ["confirmed"]
+
+
+# --- who drives
+
+
+def test_a_relay_that_is_driven_is_left_alone(course: Start) -> None:
+    relay = course()
+    with claim.kernel_lock(relay.pk):
+        assert "driven already" in relay.step()
+    assert relay.open_leg.state == LegState.PENDING
+    assert not DriverClaim.objects.filter(relay=relay.pk, fence__gt=0).exists()
+
+
+def test_a_host_that_still_beats_keeps_its_relay(course: Start) -> None:
+    relay = course()
+    DriverClaim.objects.create(relay_id=relay.pk, fence=4, holder="far:1", host="far", pid=1, heartbeat=timezone.now())
+    assert "driven already" in relay.step()
+    assert relay.open_leg.state == LegState.PENDING
+
+
+def test_a_supervisor_with_an_old_fence_ends_its_agent_and_writes_nothing(course: Start, meanwhile: At) -> None:
+    relay = course(issues=2, args={"items": "3", "pace": "0.2"})
+    seen: dict[str, Any] = {}
+
+    def taken_over() -> None:
+        DriverClaim.objects.filter(relay=relay.pk).update(fence=F("fence") + 1)
+        leg = relay.open_leg
+        seen.update(pid=leg.agent_pid, marker=leg.marker, turns=leg.turns, boundaries=len(relay.boundaries(0)))
+
+    meanwhile(2, taken_over)
+    assert relay.step().startswith("claim lost")
+    leg = relay.open_leg
+    assert (leg.state, leg.turns, len(relay.boundaries(0))) == ("running", seen["turns"], seen["boundaries"])
+    assert not process.living(seen["marker"]), "its agent is gone"
+
+
+def test_a_lost_host_closes_its_leg_unsafe_and_the_approval_must_say_so(course: Start, killed: Any) -> None:
+    from relays.driver.boundaries import Boundaries
+    from tests.driver.conftest import Killed
+
+    relay = course(**player([*commit("a.txt"), loop(*turn(), *boundary("Go on."))]))
+    killed(Boundaries, "judge", nth=2)
+    with pytest.raises(Killed):
+        relay.step()
+    DriverClaim.objects.filter(relay=relay.pk).update(
+        holder="far:1", host="far", pid=1, heartbeat=timezone.now() - timedelta(minutes=11)
+    )
+    relay.step()
+    (leg,) = relay.legs
+    assert (leg.reason, leg.cause) == ("RELAY_PARKED_UNSAFE", "host_lost")
+    assert leg.end_sha == leg.progress_detail["commits"][0]["sha"], "closed at the last recorded tip"
+    with pytest.raises(Usage, match="host"):
+        relay.approve("RELAY_PARKED_UNSAFE")
+    relay.approve("RELAY_PARKED_UNSAFE", host_dead=True)
+    assert relay.open_leg.number == 1
