@@ -140,7 +140,7 @@ def needs_limit(gate: GateEpisode, relay: Relay, rules: policy.Policy, changes: 
     """rules.md: "after `BUDGET_EXHAUSTED` it needs a new limit", one that leaves something."""
     if changes.policy is None or changes.policy.envelope == rules.envelope:
         raise Usage(f"approve {gate.pk}: {gate.token} needs a new limit, such as --set envelope.turns=200")
-    over = budget.forbids_leg(changes.policy.envelope, budgets.spent(relay))
+    over = budget.forbids_leg(changes.policy.envelope, relay.spent)
     if over:
         raise Usage(f"approve {gate.pk}: with that limit {', '.join(over)} still holds; give a higher one in --set")
 

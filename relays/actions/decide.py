@@ -40,10 +40,6 @@ from relays.reports import approvals
 from relays.reports import gate as gate_report
 from relays.stores.base import StoreUnavailable
 
-ANSWER_BYTES = 500
-#: what a relay stands on from its start: who decides, and where it works
-NO_LIMITS = frozenset({"approvals", "four_eyes", "workspace"})
-
 
 @dataclass(frozen=True, slots=True)
 class GateOutcome:

@@ -70,7 +70,7 @@ def append(actor: Actor, relay_id: str, refs: Sequence[str], note: str = "") -> 
 def _judge(relay: Relay, pointers: Sequence[Pointer]) -> dict[Pointer, Answer]:
     try:
         git = GitStore(Path(relay.git_dir), places.shield())
-        root = str(relay.policy.get("memory_root") or ".relay/memory")
-        return Stores(git, git.tip(relay.branch), root, relay.pk, branch=relay.branch).resolve(pointers)
+        stores = Stores(git, git.tip(relay.branch), relay.memory_root, relay.pk, branch=relay.branch)
+        return stores.resolve(pointers)
     except StoreUnavailable as error:
         return dict.fromkeys(pointers, Answer(Verdict.UNKNOWN, error.evidence))

@@ -4,9 +4,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from relays.actions.base import Actor, NotLegalNow, Outcome, check_comment, lock, need, record, relay_or_refuse
-from relays.driver import gates
+from relays.driver import gates, leases, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_relay, ring, topic
-from relays.driver.leases import release
 from relays.models import LIVE_STATES, Leg, LegState, Relay, RelayStatus, Request
 
 QUIET = (RelayStatus.READY, RelayStatus.WAITING, RelayStatus.IDLE)
@@ -35,15 +34,15 @@ def _end(actor: Actor, relay_id: str, act: str, immediate: bool, comment: str) -
         # puts this act before or after a supervisor's start of a leg, never between
         lock(relay)
         if act == "stop" and relay.status == RelayStatus.STOPPED:
-            return Outcome(relay_id, relay.status, _number(relay), "none")
+            return Outcome(relay_id, relay.status, successor.last_number(relay_id), "none")
         if relay.final:
             raise NotLegalNow(f"{act} {relay_id}: it is {relay.status}; a {relay.status} relay stays {relay.status}")
         live = Leg.objects.filter(relay=relay, state__in=LIVE_STATES).first()
         if act == "park" and relay.status == RelayStatus.PARKED:
-            return Outcome(relay_id, relay.status, _number(relay), "none")
+            return Outcome(relay_id, relay.status, successor.last_number(relay_id), "none")
         if live and getattr(relay, act) in (request, Request.NOW):
             # asked already: the same answer, and no second decision
-            return Outcome(relay_id, relay.status, _number(relay), getattr(relay, act))
+            return Outcome(relay_id, relay.status, successor.last_number(relay_id), getattr(relay, act))
         record(
             actor,
             f"{act}_now" if immediate else act,
@@ -82,13 +81,9 @@ def _end(actor: Actor, relay_id: str, act: str, immediate: bool, comment: str) -
                 park=Request.NONE,
             )
             gates.supersede_open(relay_id, moment)
-            release(relay_id)
+            leases.release(relay_id)
             will = "none"
         bump(topic(relay_id), RELAYS, INBOX)
         ring(relay_id)
     relay.refresh_from_db()
-    return Outcome(relay_id, relay.status, _number(relay), will)
-
-
-def _number(relay: Relay) -> int | None:
-    return relay.legs.order_by("-number").values_list("number", flat=True).first()
+    return Outcome(relay_id, relay.status, successor.last_number(relay_id), will)

@@ -24,14 +24,11 @@ STATEMENT = "externalized"
 #: the label of the finding that stands for a tree that could not be read
 UNREAD_TREE = "the working tree, which could not be read"
 
-_FILE_IT = "file it as an issue or append a ledger row, then declare it again with that pointer"
-
 #: kind of fact -> what would externalize it while it has no pointer
 FIXES: dict[str, str] = {
     "fact": "commit it, file it as an issue or append a ledger row, then declare it again with that pointer",
     "decision": "append a ledger row for it, or commit it, then declare it again with that pointer",
-    "open_question": _FILE_IT,
-    "question": _FILE_IT,  # as a baton's entry
+    "open_question": "file it as an issue or append a ledger row, then declare it again with that pointer",
     "dead_end": "write it to a memory file or append a ledger row, then declare it again with that pointer",
     "dirty": "commit it, or send park_tree",
     "stash": "apply the stash and commit it, or drop it",

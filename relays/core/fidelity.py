@@ -21,12 +21,22 @@ class Score:
     verdict: Judgement
 
     @property
+    def judged(self) -> int:
+        """Those that a store answered for."""
+        return self.verified + self.dangling
+
+    @property
     def total(self) -> int:
-        return self.verified + self.dangling + self.unknown
+        return self.judged + self.unknown
 
     @property
     def unresolved(self) -> int:
         return self.dangling + self.unknown
+
+    @property
+    def text(self) -> str:
+        """`9/14`: verified of those that a store answered for."""
+        return f"{self.verified}/{self.judged}"
 
 
 def score_of(verified: int, dangling: int, unknown: int) -> Score:

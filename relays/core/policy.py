@@ -35,6 +35,7 @@ from relays.core.limits import (
 from relays.core.vocabulary import Mode
 
 DEFAULT_WINDOW = 200_000
+MEMORY_ROOT = ".relay/memory"
 
 _LARGEST_TABLE = 64 * 1024
 
@@ -147,7 +148,7 @@ class Policy(_Table):
     silence_limit: Duration = timedelta(minutes=10)
     host_patience: Duration = timedelta(minutes=10)
     every: Annotated[Duration | None, Unset] = None
-    memory_root: Folder = ".relay/memory"
+    memory_root: Folder = MEMORY_ROOT
     envelope: Envelope = Envelope()
     done_check_every: Wait = timedelta(seconds=60)
     unknown_patience: Wait = timedelta(minutes=30)

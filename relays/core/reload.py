@@ -299,26 +299,6 @@ def plan_mapping(
     }
 
 
-def plan_bytes(
-    ladder: Ladder,
-    *,
-    baton_digest: str,
-    branch: str,
-    tip: str,
-    cursor: str | None,
-    rebuilt: bool,
-    reread: Reread,
-    next_action: str,
-) -> bytes:
+def plan_bytes(plan: Mapping[str, object]) -> bytes:
     """The plan's canonical bytes: the same store and the same baton give the same bytes, every time."""
-    plan = plan_mapping(
-        ladder,
-        baton_digest=baton_digest,
-        branch=branch,
-        tip=tip,
-        cursor=cursor,
-        rebuilt=rebuilt,
-        reread=reread,
-        next_action=next_action,
-    )
     return write(plan).encode("utf-8", "replace")

@@ -27,12 +27,13 @@ class Parts:
     artifacts: tuple[Artifact, ...]
     questions: tuple[str, ...]
     dead_ends: tuple[str, ...]
+    judged: tuple[tuple[str, str, str], ...]  # of each declared artifact: backing, verdict, evidence
 
 
 def gather(leg: Leg, measured: Measured, made: Made | None) -> Parts:
     """Resolve everything that the leg made and declared; what does not resolve stays a fact of the leg."""
     entries = _entries(leg, measured)
-    return Parts(_artifacts(leg, measured, made), entries["open_question"], entries["dead_end"])
+    return Parts(_artifacts(leg, measured, made), entries["open_question"], entries["dead_end"], _judged(leg, measured))
 
 
 def make(
@@ -47,7 +48,7 @@ def make(
         relay_id=relay.pk,
         leg=leg.number,
         parent_trace=leg.trace,
-        objective=rebaton.pin_of(relay),
+        objective=relay.pin,
         done_when=relay.done_when,
         cursor=Cursor(
             start_sha=tip,
@@ -112,6 +113,29 @@ def _artifacts(leg: Leg, measured: Measured, made: Made | None) -> tuple[Artifac
         except pointers.PointerError:
             continue
     return tuple(Artifact(p.kind, p.ref) for p in _verified(tuple(dict.fromkeys(wanted)), measured))
+
+
+def _judged(leg: Leg, measured: Measured) -> tuple[tuple[str, str, str], ...]:
+    """The verdict of every declared artifact, for the page: an artifact that does not resolve is in no baton."""
+    backings = Fact.objects.filter(leg=leg, kind=Fact.Kind.ARTIFACT).values_list("backing", flat=True)
+    if measured.stores is None:
+        return ()
+    asked = {}
+    for backing in backings:
+        try:
+            asked[backing] = pointers.parse_pointer(backing)
+        except pointers.PointerError:
+            continue
+    answers = measured.stores.resolve(asked.values())
+    return tuple((backing, str(answers[p].verdict), answers[p].evidence) for backing, p in asked.items())
+
+
+def keep_verdicts(leg: Leg, parts: Parts) -> None:
+    """Write what was judged beside the artifacts, inside the caller's transaction."""
+    for backing, verdict, evidence in parts.judged:
+        Fact.objects.filter(leg=leg, kind=Fact.Kind.ARTIFACT, backing=backing).update(
+            verdict=verdict, evidence=evidence[:2000]
+        )
 
 
 def _entries(leg: Leg, measured: Measured) -> dict[str, tuple[str, ...]]:

@@ -16,18 +16,6 @@ def policy_of(relay: Relay) -> Policy:
     return from_snapshot(relay.policy)
 
 
-def spent(relay: Relay) -> budget.Spent:
-    return budget.Spent(
-        turns=relay.turns_used,
-        output_tokens=relay.output_used,
-        spend=relay.spend_used,
-        unpriced_calls=relay.unpriced_calls,
-        wall=relay.wall_used,
-        legs=relay.legs_used,
-        queries=relay.queries_used,
-    )
-
-
 def rearm(relay: Relay) -> dict[str, Any]:
     """Per axis what crosses the rotation; the window's axis is the leg's own."""
-    return dict(budget.rearm(policy_of(relay).envelope, spent(relay)))
+    return dict(budget.rearm(policy_of(relay).envelope, relay.spent))

@@ -8,6 +8,7 @@ import os
 import select
 import shutil
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import IO
@@ -112,6 +113,7 @@ class Commands:
         done = donewhen.parse(relay.done_when)
         self.clauses = tuple(clause.value for clause in done.clauses if clause.kind == "cmd")
         self.running: Running | None = None
+        self.beat: Callable[[], object] = lambda: None  # the driver's sign of life while a command is waited for
 
     def want(self, tip: str, now: datetime, *, green: bool = False) -> None:
         """Start what is missing for this tip, beside the leg; a `cmd` at most every `done_check_every`."""
@@ -132,18 +134,29 @@ class Commands:
             return True
         return False
 
-    def settle(self, tip: str, *, green: bool) -> None:
-        """Run to the end what the present tip lacks: at the ceiling, when the agent ended, before a leg starts."""
+    def settle(self, tip: str, *, green: bool) -> bool:
+        """Run to the end what the present tip lacks: at the ceiling, when the agent ended, before a leg starts.
+
+        Whether anything came in by it.
+        """
+        if self.running is not None and self.running.tip != tip:
+            self.close()  # nobody asks for that tip's answer any more
+        came = self._finish()
         wanted = [*self.clauses, *([self.policy.green] if green and self.policy.green else [])]
         for command in wanted:
-            while self.running is not None:
-                self.tick()
-                time.sleep(0.02)
             if not CommandResult.objects.filter(relay=self.relay, command=command, tip=tip).exists():
                 self._start(command, tip)
+                self._finish()
+                came = True
+        return came
+
+    def _finish(self) -> bool:
+        waited = self.running is not None
         while self.running is not None:
             self.tick()
+            self.beat()
             time.sleep(0.02)
+        return waited
 
     def green_result(self, tip: str) -> CommandResult | None:
         return (

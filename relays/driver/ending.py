@@ -66,8 +66,9 @@ class Ending:
         """Judge the leg on the tree as the agent left it; commands for the present tip are run where it would fire."""
         required = self.leg.armed or bool(self.leg.drain_reason)
         measured = self.measure.look(statement_required=required, candidates=candidates)
-        if measured.stores is not None:
-            self.measure.commands.settle(measured.tip, green=measured.safe.safe and measured.gate.admit)
+        if measured.stores is not None and self.measure.commands.settle(
+            measured.tip, green=measured.safe.safe and measured.gate.admit
+        ):
             measured = self.measure.look(statement_required=required, candidates=candidates)
         made: progress.Made | None = None
         if measured.stores is not None:
@@ -188,6 +189,7 @@ class Ending:
             relay.progress_total += total
             baton = baton_maker.make(relay, self.leg, measured, parts, decision, wip, now)
             row = rebaton.store(relay, self.leg, baton, "rotation", now)
+            baton_maker.keep_verdicts(self.leg, parts)
             Tombstone.objects.create(
                 leg=self.leg,
                 reason=decision.reason,
@@ -255,8 +257,8 @@ class Ending:
             gates.supersede_open(relay.pk, now)
             leases.release(relay.pk)
             return RelayStatus.STOPPED
-        over = budget.forbids_leg(self.policy.envelope, budgets.spent(relay))
-        unknown_spend = budget.spend_unknown(self.policy.envelope, budgets.spent(relay)) and (
+        over = budget.forbids_leg(self.policy.envelope, relay.spent)
+        unknown_spend = budget.spend_unknown(self.policy.envelope, relay.spent) and (
             budgets.SPEND_UNKNOWN not in relay.warned_axes
         )
         spent = bool(over) or unknown_spend or decision.cause == Cause.ENVELOPE
@@ -305,7 +307,7 @@ class Ending:
         change_relay(relay.pk, RelayStatus.PARKED, frm=present, now=now, why=why, **fields)
         if advisory:
             return RelayStatus.PARKED
-        items = [line for line in (decision.hold, *decision.detail) if line]
+        items = [line for line in decision.detail if line]
         if spent and not relay.park:
             axes = [f"{reason}" for reason in over]
             if unknown_spend:

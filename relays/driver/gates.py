@@ -68,11 +68,9 @@ def withdraw_requested(relay_id: str, now: datetime) -> None:
         change_gate(pk, GateState.APPROVED, frm=[GateState.REQUESTED], now=now)
 
 
-def supersede_open(relay_id: str, now: datetime, *, keep_requested: bool = False) -> None:
+def supersede_open(relay_id: str, now: datetime) -> None:
     """The relay ended: what still waits has lost its cause."""
     for gate in GateEpisode.objects.filter(relay_id=relay_id, state__in=OPEN_GATES):
-        if keep_requested and gate.state in (GateState.REQUESTED, GateState.DISPATCHED):
-            continue
         change_gate(gate.pk, GateState.SUPERSEDED, frm=[gate.state], now=now)
 
 

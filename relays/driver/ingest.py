@@ -1,6 +1,5 @@
 """Events of a leg into the database: appended once, projected into calls, facts and roll-ups in one transaction."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 
@@ -220,7 +219,3 @@ class Ingest:
 def _bucket(call: CallView, name: str) -> int:
     names = {"input_tokens": "input", "output_tokens": "output"}
     return int(getattr(call.buckets, names.get(name, name)))
-
-
-def facts_of(leg: Leg) -> Sequence[Fact]:
-    return list(Fact.objects.filter(leg=leg).order_by("seq"))

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from relays.core import budget, externalize, pointers, rotation, safepoint
+from relays.core import externalize, pointers, rotation, safepoint
 from relays.core.boundary import BoundaryView, Green
 from relays.core.donewhen import DoneVerdict
 from relays.core.externalize import GateVerdict, LoadBearing
@@ -13,7 +13,7 @@ from relays.core.pointers import Answer, Verdict
 from relays.core.policy import Policy
 from relays.core.safepoint import SafePoint, TreeState
 from relays.core.vocabulary import Mode
-from relays.driver import budgets, git, progress, reload, successor
+from relays.driver import git, progress, reload, successor
 from relays.driver.commands import Commands
 from relays.models import Fact, Leg, Relay
 from relays.stores.base import StoreUnavailable
@@ -127,9 +127,6 @@ class Measure:
         return rotation.ceiling_hit(
             view.resident, view.last_growth, view.output, view.new_results, self.leg.ceiling_tokens
         )
-
-    def spent(self) -> budget.Spent:
-        return budgets.spent(self.relay)
 
     def progress_since_arm(self, measured: Measured) -> int:
         """Verified progress since an earlier leg last armed; a store that does not answer has shown none."""

@@ -16,7 +16,7 @@ from relays.core import budget, fidelity, objective, rotation
 from relays.core.donewhen import DoneVerdict, Truth
 from relays.core.policy import Policy, window_for
 from relays.core.vocabulary import Ask, Extra, Hold, Reason
-from relays.driver import budgets, gates, git, leases, rebaton, reload, successor
+from relays.driver import gates, git, leases, rebaton, reload, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, topic
 from relays.driver.claim import Claim
 from relays.driver.commands import Commands
@@ -71,7 +71,7 @@ class Prepare:
         return Ready(cursor, path, next_action)
 
     def _may_start(self) -> None:
-        over = budget.forbids_leg(self.policy.envelope, budgets.spent(self.relay))
+        over = budget.forbids_leg(self.policy.envelope, self.relay.spent)
         if over:
             self._park(Ask.BUDGET_EXHAUSTED, [str(reason) for reason in over], "the envelope is spent")
         if ResetTransaction.objects.filter(new_leg=self.leg, old_leg__reason=Reason.ROTATED).exists():
@@ -118,7 +118,7 @@ class Prepare:
 
     def _objective_stands(self, row: Baton) -> None:
         """ "dropped, drifted and query_user open OBJECTIVE_DRIFT": only a recorded decision changes the pin."""
-        found = objective.reconcile(rebaton.read(row).objective, rebaton.pin_of(self.relay))
+        found = objective.reconcile(rebaton.read(row).objective, self.relay.pin)
         if found.asks:
             line = f"objective {found}: the pin in the database is not the one that leg {row.leg.number} handed over"
             self._park(Ask.OBJECTIVE_DRIFT, [line], line)

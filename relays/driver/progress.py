@@ -5,8 +5,7 @@ from pathlib import Path
 
 from relays.core import progress
 from relays.core.pointers import PointerError, Verdict, parse_pointer
-from relays.driver import rebaton
-from relays.models import Baton, LedgerRow, Leg, Relay
+from relays.models import LedgerRow, Leg, Relay
 from relays.stores.bundle import Stores
 from relays.stores.git import CommitRecord
 from relays.stores.issues import IssueFile
@@ -128,9 +127,3 @@ def _commit(record: CommitRecord) -> dict[str, object]:
         "deleted": record.deleted,
         "paths": len(record.paths),
     }
-
-
-def current_cursor(relay: Relay) -> str:
-    """The cursor that the next leg starts from: the current baton's, else the relay's start."""
-    row = Baton.objects.filter(relay=relay, current=True).first()
-    return rebaton.read(row).cursor.start_sha if row else relay.start_sha

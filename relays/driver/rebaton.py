@@ -12,18 +12,12 @@ from typing import Any
 from relays.core import baton as batons
 from relays.core import pointers
 from relays.core.baton import Artifact, Cursor, TombstoneRecord
-from relays.core.objective import Pin
 from relays.core.pointers import Kind
+from relays.core.reload import REDERIVE
 from relays.core.vocabulary import Reason
 from relays.models import Baton, LedgerRow, Leg, Relay
 
-REDERIVE = "Re-derive progress from the durable store."
-RESTORE = "Restore the invariant in done_when."
 NOTE_LENGTH = 500  # characters of a ledger row's note
-
-
-def pin_of(relay: Relay) -> Pin:
-    return Pin(relay.pin_id, relay.objective, relay.objective_digest)
 
 
 def read(row: Baton) -> batons.Baton:
@@ -125,7 +119,7 @@ def after_stale(
     was = read(old)
     baton = replace(
         was,
-        objective=pin_of(relay),
+        objective=relay.pin,
         done_when=relay.done_when,
         cursor=Cursor(
             start_sha=cursor,
@@ -174,7 +168,7 @@ def after_decision(
     )
     baton = replace(
         was,
-        objective=pin_of(relay),
+        objective=relay.pin,
         done_when=relay.done_when,
         cursor=replace(was.cursor, held_region=tuple(relay.region)),
         next_action=next_action or was.next_action,

@@ -6,7 +6,7 @@ architecture.md: "Every task may run twice, late, or never: a periodic `reconcil
 import logging
 import socket
 
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 from relays.driver import advance, outbox
@@ -14,7 +14,7 @@ from relays.models import Heartbeat, Relay, RelayStatus
 
 log = logging.getLogger(__name__)
 
-#: relays looked at in one pass; the rest is seen by the next one, oldest look first
+#: relays looked at in one pass, oldest sign of life first: those that are driven beat and so make room for the others
 BATCH = 200
 
 
@@ -25,7 +25,7 @@ def reconcile() -> int:
     due = Relay.objects.filter(
         Q(status__in=[RelayStatus.READY, RelayStatus.RUNNING])
         | (Q(status=RelayStatus.WAITING) & (Q(next_at__isnull=True) | Q(next_at__lte=now)))
-    ).order_by("status_at")
+    ).order_by(F("claim__heartbeat").asc(nulls_first=True), "status_at")
     started = 0
     for relay_id in due.values_list("pk", flat=True)[:BATCH]:
         started += advance.advance(relay_id) == "started"

@@ -41,7 +41,7 @@ def stores_for(relay: Relay, store: GitStore | None = None) -> Stores:
     tip = store.tip(relay.branch)
     if tip is None:
         raise BranchGone(f"branch {relay.branch} does not exist in {relay.repo}")
-    return Stores(store, tip, memory_root=str(relay.policy.get("memory_root") or ".relay/memory"), relay_id=relay.pk)
+    return Stores(store, tip, memory_root=relay.memory_root, relay_id=relay.pk)
 
 
 def climb(
@@ -66,7 +66,7 @@ def climb(
     if done is None and stores is not None:
         done = judge_done(relay, stores)
     holder = leases.holder_of(relay.git_dir, relay.region, but=relay.pk) if with_lease else None
-    expected = reload.Expected(rebaton.pin_of(relay), relay.done_when, tuple(relay.region))
+    expected = reload.Expected(relay.pin, relay.done_when, tuple(relay.region))
     ladder = reload.climb(reading, answers=answers, expected=expected, done=done, holder=holder or None)
     with transaction.atomic():
         kept = keep(relay, row, ladder, purpose=purpose, leg=leg, tip=stores.tip if stores else "", now=now)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from relays.core import reset, rotation
-from relays.core.objective import Pin
 from relays.core.policy import Policy
 from relays.core.vocabulary import Reason
 from relays.driver import budgets
@@ -59,7 +58,7 @@ def make(relay: Relay, old: Leg, baton: Baton, now: datetime, *, gate: GateEpiso
     )
     seed = reset.seed(
         preamble=reset.PREAMBLE,
-        pin=Pin(relay.pin_id, relay.objective, relay.objective_digest),
+        pin=relay.pin,
         baton=baton.text.encode(),
         user_facts=(),
     )

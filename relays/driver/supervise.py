@@ -96,11 +96,11 @@ class Supervisor:
         self.last_event = time.monotonic()
         self.waiting_since: float | None = None  # no further model call, but tools still run
         self.waiting_for = Cause.CEILING
-        self.problems = 0
         self.after_boundary = 0  # events since the last boundary
         self.pending_lines: list[bytes] = []  # read while the first event was awaited
         self.beaten = self.polled = 0.0
         self.told_stop = False
+        self.commands.beat = self._heartbeat
 
     def run(self) -> str:
         signal.signal(signal.SIGTERM, self._on_term)
@@ -309,7 +309,6 @@ class Supervisor:
         """One line of the agent; not "" when the leg ended by it."""
         parsed = parse_line(line)
         if parsed.event is None:
-            self.problems += 1
             log.warning("%s: malformed line: %s", self.leg, parsed.problem)
             return self._malformed_boundary() if parsed.kind == "boundary" else ""
         now = timezone.now()
@@ -447,11 +446,11 @@ class Supervisor:
         return "shutdown" if self.shutdown else ""
 
     def _envelope_spent(self) -> bool:
-        return bool(budget.drains(self.policy.envelope, budgets.spent(self.relay))) or self._spend_unknown()
+        return bool(budget.drains(self.policy.envelope, self.relay.spent)) or self._spend_unknown()
 
     def _spend_unknown(self) -> bool:
         return budgets.SPEND_UNKNOWN not in self.relay.warned_axes and budget.spend_unknown(
-            self.policy.envelope, budgets.spent(self.relay)
+            self.policy.envelope, self.relay.spent
         )
 
     def _drain(self, reason: str) -> None:
@@ -471,16 +470,20 @@ class Supervisor:
         return self.leg.drain_reason == "envelope" and self.view.turns - self.leg.drain_turn >= self.policy.drain_turns
 
     def _beat(self) -> None:
-        """Heartbeat and wall clock: running time is debited as it passes, so that no restart mints a fresh budget."""
+        if self._heartbeat():
+            self.boundaries.refresh_commands(timezone.now())
+
+    def _heartbeat(self) -> bool:
+        """The claim and the wall clock: running time is debited as it passes, so that no restart mints a fresh budget."""
         if time.monotonic() - self.beaten < BEAT:
-            return
+            return False
         self.beaten = time.monotonic()
         now = timezone.now()
         with transaction.atomic():
             self.claim.hold(now)
-            if self.leg.started_at:
+            if self.leg.started_at and self.agent is not None:
                 self.leg.charged_until = charge_wall(self.relay.pk, self.leg.pk, now, self.leg.charged_until)
-        self.boundaries.refresh_commands(now)
+        return True
 
     # --- the end
 

@@ -6,9 +6,10 @@ Baton contract: "Checking a baton from outside never runs a `cmd` clause (`left_
 from dataclasses import dataclass
 from pathlib import Path
 
-from relays.core import donewhen, objective, reload
+from relays.core import donewhen, reload
 from relays.core.baton import Baton, Reading
 from relays.core.pointers import Answer, Verdict
+from relays.core.policy import MEMORY_ROOT
 from relays.driver import leases, places
 from relays.models import Relay
 from relays.stores.base import StoreUnavailable
@@ -57,11 +58,10 @@ def stores(place: Place, relay_id: str) -> Stores:
     """The stores to ask about a baton of that relay, whether it is known here or not."""
     relay = Relay.objects.filter(pk=relay_id).first()
     own = relay is not None and relay.git_dir == str(place.repo.git_dir)
-    root = relay.policy.get("memory_root", "") if relay is not None else ""
     return Stores(
         place.git,
         place.tip,
-        root or ".relay/memory",
+        relay.memory_root if relay is not None else MEMORY_ROOT,
         relay_id,
         work_tree=None if own else place.repo.top,
         branch=place.branch,
@@ -89,8 +89,7 @@ def climb(reading: Reading, place: Place | None, why_not: str = "") -> reload.La
 
 
 def _expected(relay: Relay) -> reload.Expected:
-    pin = objective.Pin(relay.pin_id, relay.objective, relay.objective_digest)
-    return reload.Expected(pin, relay.done_when, tuple(relay.region))
+    return reload.Expected(relay.pin, relay.done_when, tuple(relay.region))
 
 
 def _holder(baton: Baton, place: Place, relay: Relay | None) -> str | None:

@@ -5,6 +5,9 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import models
 
+from relays.core.budget import Spent
+from relays.core.objective import Pin
+from relays.core.policy import MEMORY_ROOT
 from relays.core.vocabulary import Mode
 
 
@@ -103,6 +106,29 @@ class Relay(models.Model):
     @property
     def final(self) -> bool:
         return self.status in FINAL_STATUSES
+
+    @property
+    def pin(self) -> Pin:
+        """The objective as a baton carries it."""
+        return Pin(self.pin_id, self.objective, self.objective_digest)
+
+    @property
+    def spent(self) -> Spent:
+        """What all legs together have used, from the relay's own roll-ups."""
+        return Spent(
+            turns=self.turns_used,
+            output_tokens=self.output_used,
+            spend=self.spend_used,
+            unpriced_calls=self.unpriced_calls,
+            wall=self.wall_used,
+            legs=self.legs_used,
+            queries=self.queries_used,
+        )
+
+    @property
+    def memory_root(self) -> str:
+        """The folder of memory slugs that its policy names."""
+        return str(self.policy.get("memory_root") or MEMORY_ROOT)
 
 
 class Repository(models.Model):

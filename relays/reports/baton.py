@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from relays.core import fidelity
 from relays.core.baton import read
 from relays.core.reload import pointers_of
 from relays.models import Baton, Check, Leg, Relay, Verification
@@ -71,19 +72,6 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
-    """Pointers by verdict; unknown counts in neither part."""
-
-    verified: int
-    dangling: int
-    unknown: int
-
-    @property
-    def answered(self) -> int:
-        return self.verified + self.dangling
-
-
-@dataclass(frozen=True, slots=True)
 class BatonPage:
     """Everything of the newest (or the asked) baton of one closing leg."""
 
@@ -95,7 +83,7 @@ class BatonPage:
     verifications: tuple[Verification, ...]
     steps: tuple[LadderStep, ...]
     pointers: tuple[PointerRow, ...]
-    score: Score | None
+    score: fidelity.Score | None
     lines: tuple[Line, ...]
     previous: Baton | None
     changes: tuple[Change, ...]
@@ -141,10 +129,6 @@ class BatonPage:
         }.get(check.outcome, "")
 
     @property
-    def pointers_judged(self) -> int:
-        return self.score.answered + self.score.unknown if self.score else 0
-
-    @property
     def reread(self) -> dict[str, Sequence[Any]]:
         """What was read anew after the cursor: commits, issues, ledger rows."""
         plan = self.verification.plan if self.verification else None
@@ -181,7 +165,7 @@ def baton_page(
         relay=relay, leg=baton.leg, baton=baton, versions=tuple(versions), verification=chosen,
         verifications=tuple(runs),
         steps=ladder(checks) if chosen else (), pointers=tuple(pointer_rows(baton.text, checks)),
-        score=score(checks) if chosen else None, lines=tuple(lines(baton.text, bad)), previous=previous,
+        score=fidelity.score([check.verdict for check in checks if check.pointer]) if chosen else None, lines=tuple(lines(baton.text, bad)), previous=previous,
         changes=tuple(changes(_mapping(previous.text), mapping)[:CHANGES]) if previous else (), mapping=mapping,
     )  # fmt: skip
 
@@ -192,15 +176,6 @@ def _mapping(text: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def score(checks: Iterable[Check]) -> Score:
-    """Verdicts of the pointers alone."""
-    count = {"verified": 0, "dangling": 0, "unknown": 0}
-    for check in checks:
-        if check.pointer and check.verdict in count:
-            count[check.verdict] += 1
-    return Score(**count)
 
 
 def ladder(checks: Sequence[Check]) -> tuple[LadderStep, ...]:

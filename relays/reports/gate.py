@@ -57,13 +57,6 @@ _CAUSES = {
     Cause.ENVELOPE: "ended because the envelope was spent",
     Cause.START_FAILED: "did not start",
 }
-_KINDS: dict[str, str] = {
-    Fact.Kind.FACT: "fact",
-    Fact.Kind.DECISION: "decision",
-    Fact.Kind.OPEN_QUESTION: "question",
-    Fact.Kind.DEAD_END: "dead_end",
-    Fact.Kind.ARTIFACT: "fact",
-}
 _NEEDS_LIMIT = frozenset({Ask.BUDGET_EXHAUSTED})
 
 
@@ -281,13 +274,17 @@ def _steps(gate: GateEpisode) -> tuple[tuple[Step, ...], str]:
 
 
 def _loose(leg: Leg) -> QuerySet[Fact]:
-    """Facts that the gate refuses: all but the ephemeral class, unless their backing is verified."""
-    return Fact.objects.filter(leg=leg).exclude(durability="turn").exclude(verdict="verified").order_by("seq")
+    """Facts that the gate refuses: all but the ephemeral class, unless their backing is verified.
+
+    An artifact is a pointer and no fact: one that does not resolve is left out of the baton, and stands on the leg.
+    """
+    facts = Fact.objects.filter(leg=leg).exclude(kind=Fact.Kind.ARTIFACT).exclude(durability="turn")
+    return facts.exclude(verdict="verified").order_by("seq")
 
 
 def _fixed(fact: Fact) -> Loose:
     """The rule's own words for what would externalize it."""
-    kind = _KINDS.get(fact.kind, fact.durability if fact.durability in externalize.FIXES else "fact")
+    kind = next((word for word in (fact.kind, fact.durability) if word in externalize.FIXES), "fact")
     source: externalize.Source = "detected" if fact.kind == Fact.Kind.DETECTED else "declared"
     bearing = externalize.LoadBearing(fact.label, kind, fact.durability, fact.backing, source)
     answers = {fact.backing: Answer(Verdict(fact.verdict), fact.evidence)} if fact.verdict in set(Verdict) else {}

@@ -7,7 +7,7 @@ Each function is a constant number of queries; counts come from roll-ups.
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -34,15 +34,6 @@ from relays.reports.legs import totals
 
 SHOWN = 50
 TABS = ("batons", "boundaries", "ledger", "decisions")
-
-
-def spent(relay: Relay) -> budget.Spent:
-    """What the relay has used, from its own roll-ups."""
-    return budget.Spent(
-        turns=relay.turns_used, output_tokens=relay.output_used, spend=relay.spend_used,
-        unpriced_calls=relay.unpriced_calls, wall=relay.wall_used or timedelta(0), legs=relay.legs_used,
-        queries=relay.queries_used,
-    )  # fmt: skip
 
 
 def rules_of(relay: Relay) -> policy.Policy:
@@ -196,7 +187,7 @@ class Side:
 def side(relay: Relay) -> Side:
     """One query."""
     lease = RegionLease.objects.filter(relay=relay).first()
-    return Side(lease, budget.left(rules_of(relay).envelope, spent(relay)))
+    return Side(lease, budget.left(rules_of(relay).envelope, relay.spent))
 
 
 Pair = tuple[str, str]

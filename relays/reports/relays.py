@@ -14,6 +14,7 @@ from django.core.paginator import Paginator
 from django.db.models import Case, F, IntegerField, OuterRef, Q, QuerySet, Subquery, Sum, Value, When
 from django.db.models.functions import Coalesce, NullIf
 
+from relays.core.fidelity import Score, score_of
 from relays.core.vocabulary import Ask, Reason, StopReason
 from relays.models import FINAL_STATUSES, LIVE_STATES, OPEN_GATES, Call, GateEpisode, Leg, LegState, Relay, RelayStatus
 
@@ -61,27 +62,6 @@ class ContextNow:
 
 
 @dataclass(frozen=True, slots=True)
-class Fidelity:
-    """Pointers over all judged batons; `score` None = nothing judged yet, never 100 % of nothing."""
-
-    verified: int
-    dangling: int
-    unknown: int
-
-    @property
-    def judged(self) -> int:
-        return self.verified + self.dangling
-
-    @property
-    def score(self) -> float | None:
-        return self.verified / self.judged if self.judged else None
-
-    @property
-    def text(self) -> str:
-        return f"{self.verified}/{self.judged}"
-
-
-@dataclass(frozen=True, slots=True)
 class RelayRow:
     relay_id: str
     objective: str
@@ -101,7 +81,7 @@ class RelayRow:
     points: tuple[int, ...]  # resident tokens of the last calls, oldest first
     progress: int
     progress_at: datetime | None
-    fidelity: Fidelity
+    fidelity: Score  # over all its judged batons
     spend: Decimal
     unpriced: int
     scripted: bool
@@ -255,14 +235,14 @@ def relay_rows(relays: Sequence[Relay]) -> tuple[RelayRow, ...]:
         legs.setdefault(leg.relay_id, []).append(leg)
     points = _points(legs)
     fidelity = {
-        row["relay"]: Fidelity(row["verified"] or 0, row["dangling"] or 0, row["unknown"] or 0)
+        row["relay"]: score_of(row["verified"] or 0, row["dangling"] or 0, row["unknown"] or 0)
         for row in Leg.objects.filter(relay_id__in=ids, fidelity_verified__isnull=False)
         .order_by()
         .values("relay")
         .annotate(verified=Sum("fidelity_verified"), dangling=Sum("fidelity_dangling"), unknown=Sum("fidelity_unknown"))
     }
     return tuple(
-        _row(relay, legs.get(relay.pk, []), points.get(relay.pk, ()), fidelity.get(relay.pk, Fidelity(0, 0, 0)))
+        _row(relay, legs.get(relay.pk, []), points.get(relay.pk, ()), fidelity.get(relay.pk, score_of(0, 0, 0)))
         for relay in relays
     )
 
@@ -285,7 +265,7 @@ def _points(legs: dict[str, list[Leg]]) -> dict[str, tuple[int, ...]]:
     return {relay_id: tuple(values[-SPARK_CALLS:]) for relay_id, values in found.items()}
 
 
-def _row(relay: Relay, legs: Sequence[Leg], points: tuple[int, ...], fidelity: Fidelity) -> RelayRow:
+def _row(relay: Relay, legs: Sequence[Leg], points: tuple[int, ...], fidelity: Score) -> RelayRow:
     last = legs[0] if legs else None
     live = last if last and last.state in LIVE_STATES and last.started_at else None
     return RelayRow(

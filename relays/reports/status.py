@@ -14,7 +14,7 @@ from django.db.models import Count, OuterRef, Q, Subquery
 
 from relays.core import budget, fidelity, flatness, readout, verdicts
 from relays.core.baton import read
-from relays.core.objective import Pin, Reconciliation, reconcile
+from relays.core.objective import Reconciliation, reconcile
 from relays.core.usage import Buckets, Warmth, warmth
 from relays.core.verdicts import VerdictLine
 from relays.models import (
@@ -34,7 +34,7 @@ from relays.models import (
 )
 from relays.reports.gate import branch_tip, seen_digests
 from relays.reports.legs import Held, holds_by_leg
-from relays.reports.relay import rules_of, spent
+from relays.reports.relay import rules_of
 
 CURRENCY = "USD"
 NOT_BUILT = VerdictLine("not yet", "needs the cost model of a later version", {})
@@ -134,15 +134,14 @@ def operator_readout(relay: Relay) -> readout.Readout:
 
 def _reconciled(relay: Relay, current: Baton | None) -> Reconciliation:
     """The stated objective against the one that the current baton carries; before the first baton it is established."""
-    stated = Pin(relay.pin_id, relay.objective, relay.objective_digest)
     if current is None:
-        return reconcile(None, stated)
+        return reconcile(None, relay.pin)
     carried = read(current.text).baton
-    return reconcile(stated, carried.objective if carried else None)
+    return reconcile(relay.pin, carried.objective if carried else None)
 
 
 def _left(relay: Relay, newest: Leg | None) -> readout.BudgetLeft:
-    axes = {axis.axis: axis.left for axis in budget.left(rules_of(relay).envelope, spent(relay))}
+    axes = {axis.axis: axis.left for axis in budget.left(rules_of(relay).envelope, relay.spent)}
     room = newest.ceiling_tokens - newest.resident_tokens if newest and newest.ceiling_tokens else None
     turns, tokens, queries, wall = axes["turns"], axes["output_tokens"], axes["queries"], axes["wall"]
     return readout.BudgetLeft(

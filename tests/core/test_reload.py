@@ -15,6 +15,7 @@ from relays.core.reload import (
     choose_cursor,
     climb,
     plan_bytes,
+    plan_mapping,
     pointers_of,
 )
 from relays.core.vocabulary import Reason
@@ -250,14 +251,16 @@ def test_nothing_to_choose_from_is_no_cursor():
 
 def plan(made):
     return plan_bytes(
-        made,
-        baton_digest=digest(BATON),
-        branch="relay/RLY-1",
-        tip=SHA,
-        cursor=SHA,
-        rebuilt=False,
-        reread=Reread(commits=(OTHER,), issues=("#12",), ledger=("L-1",)),
-        next_action="Close <#12>.",
+        plan_mapping(
+            made,
+            baton_digest=digest(BATON),
+            branch="relay/RLY-1",
+            tip=SHA,
+            cursor=SHA,
+            rebuilt=False,
+            reread=Reread(commits=(OTHER,), issues=("#12",), ledger=("L-1",)),
+            next_action="Close <#12>.",
+        )
     )
 
 

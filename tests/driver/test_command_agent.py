@@ -1,5 +1,7 @@
 """Any program can run a leg: over stdout or the socket, wordy, silent, malformed or hostile."""
 
+import os
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -103,8 +105,9 @@ def test_malformed_boundaries_lead_nobody_past_the_ceiling(course: Start) -> Non
 
 
 def test_rubbish_between_events_is_skipped_and_stops_nothing(course: Start) -> None:
-    rubbish = ["not json", "[]", "null", '{"kind": "usage", "seq": 2}', "\\u0000", '{"seq": 1e99}', "x" * 300_000]
-    relay = course(**player([*[{"do": "raw", "text": text} for text in rubbish], *WORK]))
+    rubbish = ["not json", "[]", "null", '{"kind": "usage", "seq": 2}', "\\u0000", '{"seq": 1e99}']
+    lines = [{"do": "raw", "text": text} for text in rubbish]
+    relay = course(**player([*lines, {"do": "raw", "text": "x", "times": 300_000}, *WORK]))
     relay.step()
     (leg,) = relay.legs
     assert (leg.reason, leg.turns, leg.progress) == ("RELAY_ROTATED", 2, 1)
@@ -159,18 +162,25 @@ def test_an_agent_that_just_exits_after_a_boundary_is_judged_at_once(course: Sta
     ("ends", "code"),
     [
         ([*turn(), *boundary("Go on."), {"do": "exit", "code": 1}], 1),
-        ([*turn(), *boundary("Go on."), {"do": "die"}], None),
         ([*turn(), {"do": "exit", "code": 0}], 0),
         ([*turn(), *boundary("Go on."), *turn(), {"do": "exit", "code": 0}], 0),
     ],
-    ids=["exit code", "signal", "no result", "in mid-turn"],
+    ids=["exit code", "no result", "in mid-turn"],
 )
-def test_an_end_that_is_none_is_a_crash(course: Start, ends: list[Any], code: int | None) -> None:
+def test_an_end_that_is_none_is_a_crash(course: Start, ends: list[Any], code: int) -> None:
     relay = course(**player(ends), sets=["on_crash=park"])
     relay.step()
     (leg,) = relay.legs
     assert (leg.reason, leg.cause) == ("RELAY_PARKED_UNSAFE", "agent_crash")
-    assert code is None or leg.exit_code == code
+    assert leg.exit_code == code
+
+
+def test_an_agent_that_is_killed_has_crashed(course: Start, meanwhile: Callable[..., None]) -> None:
+    relay = course(**player([loop(*turn(), *boundary("Go on."))]), sets=["on_crash=park"])
+    meanwhile(2, lambda: os.kill(relay.open_leg.agent_pid, signal.SIGKILL))
+    relay.step()
+    (leg,) = relay.legs
+    assert (leg.reason, leg.cause, leg.exit_code) == ("RELAY_PARKED_UNSAFE", "agent_crash", -signal.SIGKILL)
 
 
 def test_the_statement_is_voided_by_what_comes_after_it(course: Start) -> None:

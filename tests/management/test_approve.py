@@ -67,36 +67,33 @@ def test_four_eyes(cli: Cli, story: Story, gate: GateEpisode) -> None:
     assert (done.code, done.json["note"]) == (0, "four eyes did not bind: fewer than two people may approve")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (["--comment", "ok"], 2, "--seen"),
-        (["--seen", "SEEN"], 2, "--comment"),
-        (["--seen", "SEEN", "--comment", " "], 2, "a comment is required"),
-        (["--seen", "0" * 64, "--comment", "ok"], 13, "changed since you looked"),
-        (["--seen", "", "--comment", "ok"], 13, "changed since you looked"),
-        (["--seen", "\udcff", "--comment", "ok"], 13, "changed since you looked"),
-        (["--seen", "SEEN", "--comment", "ok", "--as", "pat"], 12, "pat has no role that may review"),
-        (["--seen", "SEEN", "--comment", "ok", "--as", "nobody"], 14, "no such user"),
-        (["--seen", "SEEN", "--comment", "ok", "--answer", "yes"], 2, "--answer 'yes': write it as name=value"),
-        (["--seen", "SEEN", "--comment", "ok", "--answer", "issue:#9=yes"], 2, "open are: issue:#40"),
-        (["--seen", "SEEN", "--comment", "ok", "--region", "/etc"], 2, "'/etc'"),
-        (["--seen", "SEEN", "--comment", "ok", "--set", "envelope.trns=4"], 2, "envelope.trns"),
-        (["--seen", "SEEN", "--comment", "ok", "--next-action", "a\nb"], 2, "one line"),
-        (["--seen", "SEEN", "--comment", "ok", "--objective", "a\udcff"], 2, "surrogate"),
-        (["--seen", "SEEN", "--comment", "\x1b[31m"], 2, "control character"),
-    ],
-)
-def test_a_refusal_is_one_line_and_changes_nothing(
-    cli: Cli, gate: GateEpisode, arguments: list[str], code: int, words: str
-) -> None:
-    cli("ledger", "list", gate.relay_id, "--as", "local")
-    actor = [] if "--as" in arguments else ["--as", "rae"]
-    before = everything()
-    done = cli("approve", gate.pk, *[seen(gate) if one == "SEEN" else one for one in arguments], *actor)
-    assert (done.code, words in done.line) == (code, True), done.err
-    assert done.line.isprintable()
-    assert everything() == before
+REFUSED: list[tuple[list[str], int, str]] = [
+    (["--comment", "ok"], 2, "--seen"),
+    (["--seen", "SEEN"], 2, "--comment"),
+    (["--seen", "SEEN", "--comment", " "], 2, "a comment is required"),
+    (["--seen", "0" * 64, "--comment", "ok"], 13, "changed since you looked"),
+    (["--seen", "", "--comment", "ok"], 13, "changed since you looked"),
+    (["--seen", "\udcff", "--comment", "ok"], 13, "changed since you looked"),
+    (["--seen", "SEEN", "--comment", "ok", "--as", "pat"], 12, "pat has no role that may review"),
+    (["--seen", "SEEN", "--comment", "ok", "--as", "nobody"], 14, "no such user"),
+    (["--seen", "SEEN", "--comment", "ok", "--answer", "yes"], 2, "--answer 'yes': write it as name=value"),
+    (["--seen", "SEEN", "--comment", "ok", "--answer", "issue:#9=yes"], 2, "open are: issue:#40"),
+    (["--seen", "SEEN", "--comment", "ok", "--region", "/etc"], 2, "'/etc'"),
+    (["--seen", "SEEN", "--comment", "ok", "--set", "envelope.trns=4"], 2, "envelope.trns"),
+    (["--seen", "SEEN", "--comment", "ok", "--next-action", "a\nb"], 2, "one line"),
+    (["--seen", "SEEN", "--comment", "ok", "--objective", "a\udcff"], 2, "surrogate"),
+    (["--seen", "SEEN", "--comment", "\x1b[31m"], 2, "control character"),
+]
+
+
+def test_a_refusal_is_one_line_and_changes_nothing(cli: Cli, gate: GateEpisode) -> None:
+    before, shown = everything(), seen(gate)
+    for arguments, code, words in REFUSED:
+        actor = [] if "--as" in arguments else ["--as", "rae"]
+        done = cli("approve", gate.pk, *[shown if one == "SEEN" else one for one in arguments], *actor)
+        assert (done.code, words in done.line) == (code, True), done.err
+        assert done.line.isprintable()
+        assert everything() == before
 
 
 @pytest.mark.parametrize("name", ["4711", "abc", "", "1.5", "a\x1b[31m", "\udcff", "9" * 40])

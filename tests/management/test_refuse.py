@@ -40,22 +40,21 @@ def test_then_stop(cli: Cli, gate: GateEpisode) -> None:
     assert Relay.objects.get().status == "stopped"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (["--comment", "no"], 13, "changed since you looked"),
-        (["--seen", "SEEN"], 2, "--comment"),
-        (["--seen", "SEEN", "--comment", ""], 2, "a comment is required"),
-        (["--seen", "SEEN", "--comment", "no", "--then", "explode"], 2, "it is stop"),
-        (["--seen", "SEEN", "--comment", "no", "--as", "pat"], 12, "pat has no role that may review"),
-        (["--comment", "no", "--reopen"], 13, "only a refused or expired gate is reopened"),
-    ],
-)
-def test_a_refusal_is_one_line_and_changes_nothing(
-    cli: Cli, gate: GateEpisode, arguments: list[str], code: int, words: str
-) -> None:
-    actor = [] if "--as" in arguments else ["--as", "rae"]
-    before = everything()
-    done = cli("refuse", gate.pk, *[seen(gate) if one == "SEEN" else one for one in arguments], *actor)
-    assert (done.code, words in done.line) == (code, True), done.err
-    assert everything() == before
+REFUSED: list[tuple[list[str], int, str]] = [
+    (["--comment", "no"], 13, "changed since you looked"),
+    (["--seen", "SEEN"], 2, "--comment"),
+    (["--seen", "SEEN", "--comment", ""], 2, "a comment is required"),
+    (["--seen", "SEEN", "--comment", "no", "--then", "explode"], 2, "it is stop"),
+    (["--seen", "SEEN", "--comment", "no", "--as", "pat"], 12, "pat has no role that may review"),
+    (["--comment", "no", "--reopen"], 13, "only a refused or expired gate is reopened"),
+]
+
+
+def test_a_refusal_is_one_line_and_changes_nothing(cli: Cli, gate: GateEpisode) -> None:
+    before, shown = everything(), seen(gate)
+    for arguments, code, words in REFUSED:
+        actor = [] if "--as" in arguments else ["--as", "rae"]
+        done = cli("refuse", gate.pk, *[shown if one == "SEEN" else one for one in arguments], *actor)
+        assert (done.code, words in done.line) == (code, True), done.err
+        assert done.line.isprintable()
+        assert everything() == before

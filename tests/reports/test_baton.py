@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relays.core import baton as batons
+from relays.core import fidelity
 from relays.core.objective import make_pin
 from relays.core.pointers import Kind
 from relays.models import Baton
@@ -59,7 +60,7 @@ def test_the_page_of_a_stale_baton(tmp_path: Path) -> None:
     assert [step.verdict for step in page.steps] == ["passed"] * 5 + ["refused", "passed", "not reached", "not reached"]
     assert page.pointers[0].verdict == "dangling"
     assert page.pointers[0].used_as == ("progress_cursor.start_sha", "artifacts[0].ref")
-    assert page.score == report.Score(verified=4, dangling=2, unknown=0)
+    assert page.score == fidelity.score_of(4, 2, 0)
     assert [change.kind for change in page.changes] == []
     second = report.baton_page(story.relay, 1)
     assert second is not None

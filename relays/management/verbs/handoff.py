@@ -114,7 +114,7 @@ def _next_action_culprits(facts: facts_file.Facts) -> Iterator[str]:
 def _gate_culprits(facts: facts_file.Facts, place: outside.Place | None) -> Iterator[str]:
     """Stated facts always need a verified pointer; what the baton carries is judged where there is a repository."""
     carried = [
-        *_entries("question", facts.open_questions, place is not None),
+        *_entries("open_question", facts.open_questions, place is not None),
         *_entries("dead_end", facts.do_not_rederive, place is not None),
     ]
     if place is not None:

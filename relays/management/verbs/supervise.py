@@ -3,7 +3,7 @@
 import argparse
 
 from relays.driver.supervise import supervise
-from relays.management.cli import emit, refuse
+from relays.management.cli import Exit, emit, refuse
 from relays.models import Leg
 
 
@@ -13,7 +13,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     if not 0 <= options.leg < 2**63 or not Leg.objects.filter(pk=options.leg).exists():
-        refuse(f"supervise: no leg has the key {options.leg}; workers give it, `relay start --wait` needs none", 14)
+        refuse(
+            f"supervise: no leg has the key {options.leg}; workers give it, `relay start --wait` needs none",
+            Exit.NOT_FOUND,
+        )
     said = supervise(options.leg)
     emit({"leg": options.leg, "said": said}, options.json, said)
     return 0

@@ -2,6 +2,9 @@
 
 import argparse
 
+from django.conf import settings
+
+from relays.access import make_sign_in_link
 from relays.actions import people
 from relays.management.cli import Exit, emit
 from relays.reports.roles import ROLES, roles_of
@@ -21,10 +24,6 @@ def run(options: argparse.Namespace) -> int:
     data: dict[str, object] = {"user": user.get_username(), "roles": list(roles_of(user))}
     words = f"{user.get_username()}: {', '.join(roles_of(user))}"
     if options.link:
-        from django.conf import settings
-
-        from relays.access import make_sign_in_link
-
         data["link"] = settings.PUBLIC_URL + make_sign_in_link(user, LINK_MINUTES)
         words += f"\n{data['link']}\n(once, within {LINK_MINUTES} minutes)"
     emit(data, options.json, words)

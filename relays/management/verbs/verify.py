@@ -4,7 +4,7 @@ import argparse
 
 from relays.actions.base import relay_or_refuse
 from relays.driver.reload import verify_again
-from relays.management.cli import OUTCOME_EXITS, emit, refuse
+from relays.management.cli import OUTCOME_EXITS, Exit, emit, refuse
 from relays.models import Baton
 
 
@@ -16,7 +16,7 @@ def run(options: argparse.Namespace) -> int:
     relay = relay_or_refuse(options.id)
     row = Baton.objects.filter(relay=relay, current=True).select_related("leg").first()
     if row is None:
-        refuse(f"verify {relay.pk}: it has no baton yet; its first leg has not ended", 14)
+        refuse(f"verify {relay.pk}: it has no baton yet; its first leg has not ended", Exit.NOT_FOUND)
     found = verify_again(row.pk)
     checks = [
         {"step": check.step, "path": check.path, "verdict": check.verdict, "evidence": check.evidence}

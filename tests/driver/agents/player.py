@@ -2,15 +2,14 @@
 
 `player.py stdout|socket STEPS`: STEPS is JSON, a list of steps, or an object of lists by leg number ("*" = any other).
 A step is an event (an object with `kind`; its `seq` is counted here), or one of
-`{"do": "raw", "text"}` a line as it stands · `{"do": "ask"}` wait for one answer line · `{"do": "write", "path",
+`{"do": "raw", "text", "times"?}` a line as it stands · `{"do": "ask"}` wait for one answer line · `{"do": "write", "path",
 "text"}` · `{"do": "commit", "message"}` all that is dirty · `{"do": "sleep", "seconds"}` · `{"do": "exit", "code"}` ·
-`{"do": "die"}` by SIGKILL · `{"do": "loop", "steps"}` until it is told to stop · `{"do": "git", "args"}`.
+`{"do": "loop", "steps"}` until it is told to stop · `{"do": "git", "args"}`.
 A `boundary` waits for its answer, and `stop` ends it.
 """
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -54,7 +53,7 @@ class Player:
     def do(self, step):
         what = step["do"]
         if what == "raw":
-            self.raw(step["text"])
+            self.raw(step["text"] * step.get("times", 1))
         elif what == "ask":
             self.ask()
         elif what == "write":
@@ -70,8 +69,6 @@ class Player:
             time.sleep(step["seconds"])
         elif what == "exit":
             sys.exit(step["code"])
-        elif what == "die":
-            os.kill(os.getpid(), signal.SIGKILL)
         elif what == "loop":
             while True:
                 self.play(step["steps"])
