@@ -11,6 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings as hypothesis_settings
+
+# what a busy machine makes slow is not wrong; pytest's own timeout still ends what hangs
+hypothesis_settings.register_profile("relaysite", deadline=None)
+hypothesis_settings.load_profile("relaysite")
 
 RUN = Path(tempfile.mkdtemp(prefix="relaysite-tests-"))
 for _name in [name for name in os.environ if name.startswith(("RELAY_", "GIT_"))]:

@@ -91,6 +91,7 @@ class Story:
         made = made and bool(reason)
         sha = builders.commit(self.repo, self._work(number), subject) if made else self.cursor
         detail = {
+            "made": [sha],
             "commits": [{"sha": sha, "subject": subject, "added": 2, "deleted": 1, "paths": 2}],
             "issues": [f"issue:#{number + 1}"],
         }

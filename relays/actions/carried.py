@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from relays.actions.base import Held, NotLegalNow, Usage
-from relays.core import budget, objective, pointers, policy, region, safepoint
+from relays.core import baton, budget, objective, pointers, policy, region, safepoint
 from relays.core.vocabulary import Extra
 from relays.driver import budgets, leases, rebaton
 from relays.models import Baton, Decision, Fact, GateEpisode, Relay
@@ -73,7 +73,9 @@ def check(
         globs = region.check_region(tuple(new_region)) if new_region else ()
         limits = policy.with_sets(budgets.policy_of(relay), sets) if sets else None
         pin = objective.make_pin(relay.pin_id, new_objective) if new_objective.strip() else None
-    except (region.RegionError, policy.PolicyError, objective.ObjectiveError) as error:
+        if globs or pin:
+            rebaton.check_room(pin or relay.pin, relay.done_when, globs or relay.region)
+    except (region.RegionError, policy.PolicyError, objective.ObjectiveError, baton.BatonError) as error:
         raise Usage(f"decision: {error}") from error
     for glob in globs:
         if not _within(glob, relay.region):

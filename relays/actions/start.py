@@ -13,9 +13,9 @@ from django.utils import timezone
 from relays.actions.base import Actor, Held, Refused, Usage, need, record
 from relays.agents import registry
 from relays.agents.base import AgentArgError
-from relays.core import donewhen, objective, policy, region
+from relays.core import baton, donewhen, objective, policy, region
 from relays.core.vocabulary import Extra, Mode
-from relays.driver import leases, places, successor
+from relays.driver import leases, places, rebaton, successor
 from relays.driver.changes import INBOX, RELAYS, bump, ring, topic
 from relays.models import Relay, RelayStatus
 from relays.stores import git as git_store
@@ -50,12 +50,14 @@ def start(actor: Actor, request: StartRequest) -> Relay:
         done = donewhen.parse(request.done_when)
         pin = objective.make_pin("pin", request.objective)
         held_region = region.check_region(tuple(request.region) or ("**",))
+        rebaton.check_room(pin, done.text, held_region)
         adapter = registry.adapter(request.agent)
         adapter.check_args(dict(request.agent_args))
     except (
         donewhen.DoneWhenError,
         objective.ObjectiveError,
         region.RegionError,
+        baton.BatonError,
         registry.UnknownAgent,
         AgentArgError,
     ) as error:

@@ -55,6 +55,7 @@ class Ending:
     def __init__(self, measure: Measure, claim: Claim, policy: Policy) -> None:
         self.measure, self.claim, self.policy = measure, claim, policy
         self.relay, self.leg = measure.relay, measure.leg
+        self.counted: tuple[tuple[str, int], progress.Made] | None = None
 
     def judge(
         self,
@@ -70,12 +71,7 @@ class Ending:
             measured.tip, green=measured.safe.safe and measured.gate.admit
         ):
             measured = self.measure.look(statement_required=required, candidates=candidates)
-        made: progress.Made | None = None
-        if measured.stores is not None:
-            try:
-                made = progress.of_leg(self.relay, self.leg, measured.stores)
-            except StoreUnavailable:
-                made = None
+        made = self._made(measured)
         run = core_progress.after_leg(
             self.relay.empty_run, made.progress.total if made else None, self.policy.no_progress_legs
         ).run
@@ -98,6 +94,18 @@ class Ending:
             )
         )
         return Judged(decision, measured, made, run)
+
+    def _made(self, measured: Measured) -> progress.Made | None:
+        """Verified progress, counted once for one tip and the same events: an end is judged twice."""
+        if measured.stores is None:
+            return None
+        known = (measured.tip, self.measure.view.last_seq)
+        if self.counted is None or self.counted[0] != known:
+            try:
+                self.counted = known, progress.of_leg(self.relay, self.leg, measured.stores)
+            except StoreUnavailable:
+                return None
+        return self.counted[1]
 
     def record(self, judged: Judged, now: datetime, *, forced: Cause | None, advisory: bool = False) -> None:
         """The decision first: whoever finds this leg later finishes it. `forced`: what forced the end, None = fired."""
@@ -154,8 +162,9 @@ class Ending:
         Returns the relay's new status. A leg that is closed already is left as it is.
         """
         wip, wip_error = "", ""
+        tree = judged.measured.tree
         try:
-            wip = self.store_work()
+            wip = self.store_work() if tree.dirty or tree.operation or not tree.known else ""
         except StoreUnavailable as error:
             wip_error = error.evidence
         now = timezone.now()

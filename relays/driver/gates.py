@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from django.db import transaction
 from django.db.models import F
 
-from relays.driver.changes import change_gate
+from relays.driver import budgets
+from relays.driver.changes import INBOX, RELAYS, bump, change_gate, topic
 from relays.models import OPEN_GATES, GateEpisode, GateState, Leg
 
 
@@ -72,6 +74,21 @@ def supersede_open(relay_id: str, now: datetime) -> None:
     """The relay ended: what still waits has lost its cause."""
     for gate in GateEpisode.objects.filter(relay_id=relay_id, state__in=OPEN_GATES):
         change_gate(gate.pk, GateState.SUPERSEDED, frm=[gate.state], now=now)
+
+
+def expire(now: datetime) -> int:
+    """Close the episodes that waited longer than their relay's `gate_expiry`; how many. The relay stays parked."""
+    closed = 0
+    waiting = GateEpisode.objects.filter(state=GateState.WAITING).exclude(relay__policy__gate_expiry=None)
+    for gate in waiting.select_related("relay"):
+        limit = budgets.policy_of(gate.relay).gate_expiry
+        if limit is None or now - gate.state_at < limit:
+            continue
+        with transaction.atomic():
+            moved = change_gate(gate.pk, GateState.EXPIRED, frm=[GateState.WAITING], now=now)
+            bump(topic(gate.relay_id), RELAYS, INBOX)
+        closed += moved
+    return closed
 
 
 def standing_refusal(relay_id: str) -> GateEpisode | None:

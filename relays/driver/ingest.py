@@ -170,6 +170,7 @@ class Ingest:
                 "cache_write_1h": call.buckets.cache_write_1h,
                 "output_tokens": call.buckets.output,
                 "resident_tokens": usage.resident(call.buckets) if call.main else 0,
+                "cache_reported": call.cache_reported,
                 "cost": call.cost,
                 "scripted": call.model.startswith("scripted"),
                 "at": now,

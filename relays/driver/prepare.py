@@ -16,13 +16,12 @@ from relays.core import budget, fidelity, objective, rotation
 from relays.core.donewhen import DoneVerdict, Truth
 from relays.core.policy import Policy, window_for
 from relays.core.vocabulary import Ask, Extra, Hold, Reason
-from relays.driver import gates, git, leases, rebaton, reload, successor
+from relays.driver import gates, git, leases, rebaton, reload, successor, worktrees
 from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, topic
 from relays.driver.claim import Claim
 from relays.driver.commands import Commands
 from relays.driver.places import leg_folder
 from relays.models import Baton, Leg, LegState, Relay, RelayStatus, Request, ResetTransaction
-from relays.stores import checkout
 from relays.stores.base import StoreUnavailable
 from relays.stores.worktree import WorkTree
 
@@ -103,7 +102,10 @@ class Prepare:
             self._page_fault(f"{reloaded.ladder.path or 'baton'}: {reloaded.ladder.evidence}")
         self._objective_stands(row)
         if outcome == "stale":
-            fresh = reload.rebuild(self.relay, row, reloaded, now)
+            try:
+                fresh = reload.rebuild(self.relay, row, reloaded, now)
+            except StoreUnavailable as error:
+                self._unknown(f"the cursor cannot be rebuilt: {error.evidence}")
             if fresh is None:
                 self._page_fault(f"{reloaded.ladder.path}: {reloaded.ladder.evidence}; no cursor verifies")
             self._done_or_unknown(done)
@@ -159,7 +161,7 @@ class Prepare:
         if self.policy.workspace == "in_place":
             return
         try:
-            checkout.add_worktree(git.store(self.relay), Path(self.relay.worktree), self.relay.branch, start)
+            worktrees.ready(self.relay, self.leg, start)
         except StoreUnavailable as error:
             self._unknown(f"worktree {self.relay.worktree}: {error.evidence}")
 

@@ -55,7 +55,9 @@ def of_leg(relay: Relay, leg: Leg, stores: Stores) -> Made:
     )
     stats = {record.sha: record for record in records}
     commits = tuple(counted.commits)
+    own = tuple(record.sha for record in records if record.sha in created)
     detail: dict[str, object] = {
+        "made": list(own),
         "commits": [_commit(stats[sha]) for sha in commits],
         "issues": list(counted.issues),
         "ledger": list(counted.ledger),
@@ -69,7 +71,6 @@ def of_leg(relay: Relay, leg: Leg, stores: Stores) -> Made:
         "refs": list(counted.refs),
         "trees": [stores.git.tree(cursor)],
     }
-    own = tuple(record.sha for record in records if record.sha in created)
     return Made(counted, detail, own, tuple(counted.issues), tuple(row_id for row_id, _, _ in rows))
 
 

@@ -10,8 +10,9 @@ from datetime import datetime
 from typing import Any
 
 from relays.core import baton as batons
-from relays.core import pointers
+from relays.core import pointers, safepoint
 from relays.core.baton import Artifact, Cursor, TombstoneRecord
+from relays.core.objective import Pin
 from relays.core.pointers import Kind
 from relays.core.reload import REDERIVE
 from relays.core.vocabulary import Reason
@@ -45,6 +46,32 @@ def store(relay: Relay, leg: Leg, baton: batons.Baton, why: str, now: datetime) 
     )
 
 
+def check_room(pin: Pin, done_when: str, region: Sequence[str]) -> None:
+    """Raise BatonError when a relay's own words leave no room for any baton, so that no leg of it could ever close.
+
+    Bounds are the maker's duty: judged on the largest baton that still has nothing in its lists but one row.
+    """
+    sha, name = "0" * 64, "x" * 80
+    specimen = batons.Baton(
+        relay_id="x" * 40,
+        leg=10**9,
+        parent_trace=name,
+        objective=pin,
+        done_when=done_when,
+        cursor=Cursor(start_sha=sha, ledger_ref=name, wip_tree=sha, held_region=tuple(region)),
+        next_action="<" * safepoint.NEXT_ACTION_BYTES,  # six bytes each in canonical form
+        open_questions=(),
+        artifacts=(Artifact(Kind.LEDGER, name),),
+        do_not_rederive=(),
+        tombstone=TombstoneRecord(Reason.PARKED_UNSAFE, sha, "x" * 300),
+    )
+    size, most = len(batons.canonical(specimen)), batons.Bounds().total
+    if size > most:
+        why = f"with this objective and region it can take {size} bytes, more than {most}"
+        raise batons.BatonError("", f"{why}; shorten the objective, or give fewer or shorter globs")
+    batons.check_new(specimen)
+
+
 def fit(relay: Relay, leg: Leg, baton: batons.Baton, bounds: batons.Bounds, now: datetime) -> batons.Baton:
     """Move the oldest entries into one ledger row until the baton is within its bounds; nothing is lost.
 
@@ -67,8 +94,8 @@ def fit(relay: Relay, leg: Leg, baton: batons.Baton, bounds: batons.Bounds, now:
     while len(batons.canonical(baton)) > bounds.total * 3 // 4:
         name = max(room, key=lambda key: len(getattr(baton, key)))
         entries = list(getattr(baton, name))
-        if len(entries) < 2:
-            break
+        if not entries:
+            break  # the fixed part alone: `check_room` saw to it that it fits
         cut = max(1, len(entries) // 4)
         moved += [_text(entry) for entry in entries[:cut]]
         baton = _with(baton, name, entries[cut:])

@@ -9,7 +9,7 @@ import socket
 from django.db.models import F, Q
 from django.utils import timezone
 
-from relays.driver import advance, outbox
+from relays.driver import advance, gates, outbox
 from relays.models import Heartbeat, Relay, RelayStatus
 
 log = logging.getLogger(__name__)
@@ -30,4 +30,5 @@ def reconcile() -> int:
     for relay_id in due.values_list("pk", flat=True)[:BATCH]:
         started += advance.advance(relay_id) == "started"
     outbox.carry_out()
+    gates.expire(now)
     return started

@@ -138,6 +138,7 @@ def keep(
 def rebuild(relay: Relay, row: Baton, reloaded: Reloaded, now: datetime) -> Baton | None:
     """Rebuild the cursor and write the fresh baton; None when nothing verifies (an UNSERVED_PAGE_FAULT then).
 
+    What a leg reads anew after the cursor is kept with the climb, as its plan. Raises StoreUnavailable.
     rules.md, Reload: the merge-base of start_sha with the tip (where it is gone: of at_sha), several → the smallest;
     else the newest earlier cursor of this relay that verifies; else the relay's start.
     """
@@ -148,7 +149,7 @@ def rebuild(relay: Relay, row: Baton, reloaded: Reloaded, now: datetime) -> Bato
     candidates: list[reload.Candidate] = []
     if baton is not None:
         for source, sha in (("start_sha", baton.cursor.start_sha), ("at_sha", baton.tombstone.at_sha)):
-            bases = _merge_bases(store, sha, tip)
+            bases = store.merge_bases(sha, tip)  # none where the commit is gone
             if bases:
                 candidates.append(reload.Candidate(bases[0], f"merge-base of {source}", Verdict.VERIFIED))
                 break
@@ -156,9 +157,10 @@ def rebuild(relay: Relay, row: Baton, reloaded: Reloaded, now: datetime) -> Bato
         Baton.objects.filter(relay=relay)
         .exclude(pk=row.pk)
         .order_by("-leg__number", "-pk")
-        .values_list("text", flat=True)
+        .values_list("text", "leg__number")
     )
-    shas = [json.loads(text)["progress_cursor"]["start_sha"] for text in earlier]
+    cursors = [(json.loads(text)["progress_cursor"]["start_sha"], number) for text, number in earlier]
+    shas = [sha for sha, _ in cursors]
     verdicts = store.resolve_commits([*shas, relay.start_sha], tip)
     candidates += [reload.Candidate(sha, "earlier cursor", verdicts[sha].verdict) for sha in shas]
     candidates.append(reload.Candidate(relay.start_sha, "the relay's start", verdicts[relay.start_sha].verdict))
@@ -168,6 +170,8 @@ def rebuild(relay: Relay, row: Baton, reloaded: Reloaded, now: datetime) -> Bato
     verified = frozenset(
         check.path for check in reloaded.ladder.checks if check.pointer and check.verdict == "verified"
     )
+    since_leg = next((number + 1 for sha, number in cursors if sha == choice.sha), 0)
+    reread = reloaded.stores.reread(choice.sha, tip, since_leg)
     with transaction.atomic():
         fresh = rebaton.after_stale(
             relay,
@@ -177,8 +181,18 @@ def rebuild(relay: Relay, row: Baton, reloaded: Reloaded, now: datetime) -> Bato
             now=now,
             chosen_next_action=_chosen_by_a_person(relay, row),
         )
+        plan = reload.plan_mapping(
+            reloaded.ladder,
+            baton_digest=row.digest,
+            branch=relay.branch,
+            tip=tip,
+            cursor=choice.sha,
+            rebuilt=True,
+            reread=reread,
+            next_action=rebaton.read(fresh).next_action,
+        )
         Verification.objects.filter(pk=reloaded.row.pk).update(
-            cursor_sha=choice.sha, rebuilt=True, plan={"source": choice.source, "fresh_baton": fresh.digest}
+            cursor_sha=choice.sha, rebuilt=True, plan={**plan, "source": choice.source, "fresh_baton": fresh.digest}
         )
         bump(topic(relay.pk))
     return fresh
@@ -189,14 +203,6 @@ def _chosen_by_a_person(relay: Relay, row: Baton) -> str:
     details = Decision.objects.filter(relay=relay, at__gte=row.leg.ended_at or row.at).order_by("-seq")
     chosen = (detail.get("next_action") for detail in details.values_list("detail", flat=True))
     return str(next((text for text in chosen if text), ""))
-
-
-def _merge_bases(store: GitStore, sha: str, tip: str) -> list[str]:
-    """Sorted, so that of several the smallest is taken; none when the commit is gone."""
-    try:
-        return store.merge_bases(sha, tip)
-    except StoreUnavailable:
-        return []
 
 
 def verify_again(baton_pk: int) -> Verification:

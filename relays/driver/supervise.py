@@ -27,7 +27,7 @@ from relays.core.events import parse_line
 from relays.core.legview import LegView
 from relays.core.lifecycle import EndDecision
 from relays.core.vocabulary import Cause, Hold, Mode
-from relays.driver import advance, budgets, commands, gates, spawn
+from relays.driver import advance, asked, budgets, commands, gates, spawn
 from relays.driver.boundaries import Boundaries
 from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, topic
 from relays.driver.claim import AlreadyDriven, Claim, LostClaim, kernel_lock, take
@@ -37,6 +37,7 @@ from relays.driver.measure import Measure
 from relays.driver.places import leg_folder
 from relays.driver.prepare import NotNow, Prepare, Ready
 from relays.models import Boundary, Leg, LegState, Relay, RelayStatus
+from relays.stores.gitrun import plain
 
 log = logging.getLogger(__name__)
 
@@ -63,6 +64,12 @@ def supervise(leg_pk: int) -> str:
                 said = supervisor.run()
                 # after a failure the grace of a spawn stays: what fails at once is not tried in a hot loop
                 spawn.forget_spawn(leg.relay_id)
+            except (AlreadyDriven, LostClaim):
+                raise
+            except Exception as error:
+                # it is tried again for as long as it takes; a person must see that, and why
+                _say_why(claim, f"the supervisor failed and is started again: {type(error).__name__}: {error}")
+                raise
             finally:
                 claim.release()
         if not supervisor.shutdown:
@@ -73,6 +80,13 @@ def supervise(leg_pk: int) -> str:
         return f"{error}: driven already"
     except LostClaim as error:
         return f"claim lost: {error}"
+
+
+def _say_why(claim: Claim, why: str) -> None:
+    with transaction.atomic():
+        claim.hold()
+        Relay.objects.filter(pk=claim.relay_id).update(status_why=plain(why)[:500])
+        bump(topic(claim.relay_id), RELAYS)
 
 
 class Supervisor:
@@ -136,6 +150,12 @@ class Supervisor:
     def _start_and_run(self) -> str:
         if self.relay.status != RelayStatus.READY:
             return f"{self.leg}: relay is {self.relay.status}"
+        now = timezone.now()
+        with transaction.atomic():
+            self.claim.hold(now)
+            done = asked.carry_out(self.relay.pk, self.leg.pk, now)
+        if done:
+            return f"{self.leg}: not started; relay {done}"
         ready = Prepare(self.relay, self.leg, self.claim, self.policy, self.commands).run()
         try:
             self._launch(ready)
@@ -246,6 +266,8 @@ class Supervisor:
         with transaction.atomic():
             self.claim.hold(now)
             self.relay.refresh_from_db()
+            if done := asked.carry_out(self.relay.pk, self.leg.pk, now, text):
+                return f"{self.leg}: start failed: {text}; relay {done}"
             from_gate = gates.start_failed(self.relay.pk, text, now)
             if from_gate or self.leg.attempts >= STARTS:
                 change_relay(
@@ -474,7 +496,7 @@ class Supervisor:
             self.boundaries.refresh_commands(timezone.now())
 
     def _heartbeat(self) -> bool:
-        """The claim and the wall clock: running time is debited as it passes, so that no restart mints a fresh budget."""
+        """Claim and wall clock: running time is debited as it passes, so that no restart mints a fresh budget."""
         if time.monotonic() - self.beaten < BEAT:
             return False
         self.beaten = time.monotonic()

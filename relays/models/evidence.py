@@ -37,6 +37,7 @@ class Call(models.Model):
     cache_write_1h = models.PositiveIntegerField(default=0)
     output_tokens = models.PositiveIntegerField(default=0)
     resident_tokens = models.PositiveIntegerField(default=0)
+    cache_reported = models.BooleanField(default=True)  # else the program says nothing of its cache: not warm, not cold
     cost = models.DecimalField(max_digits=20, decimal_places=10, null=True, blank=True)  # null = unpriced, never 0
     scripted = models.BooleanField(default=False)
     at = models.DateTimeField()

@@ -96,9 +96,8 @@ class Leg(models.Model):
 
     # verified by the driver from the stores when the leg ended; null = not judged yet
     progress = models.PositiveIntegerField(null=True, blank=True)
-    progress_detail = models.JSONField(
-        default=dict
-    )  # {"commits": [...], "issues": [...], "ledger": [...], "foreign": [...], "outside": [...]}
+    # "made": every commit of this leg; "commits", "issues", "ledger": what counts; "foreign", "outside", …: the rest
+    progress_detail = models.JSONField(default=dict)
     # judged at the successor's reload; null = not yet
     fidelity_verified = models.PositiveIntegerField(null=True, blank=True)
     fidelity_dangling = models.PositiveIntegerField(null=True, blank=True)

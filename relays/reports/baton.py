@@ -165,7 +165,8 @@ def baton_page(
         relay=relay, leg=baton.leg, baton=baton, versions=tuple(versions), verification=chosen,
         verifications=tuple(runs),
         steps=ladder(checks) if chosen else (), pointers=tuple(pointer_rows(baton.text, checks)),
-        score=fidelity.score([check.verdict for check in checks if check.pointer]) if chosen else None, lines=tuple(lines(baton.text, bad)), previous=previous,
+        score=fidelity.score([check.verdict for check in checks if check.pointer]) if chosen else None,
+        lines=tuple(lines(baton.text, bad)), previous=previous,
         changes=tuple(changes(_mapping(previous.text), mapping)[:CHANGES]) if previous else (), mapping=mapping,
     )  # fmt: skip
 

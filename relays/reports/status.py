@@ -72,7 +72,7 @@ def verdict_lines(relay: Relay, legs: Iterable[Mapping[str, Any]] | None = None)
         for row in rows
         if row["fidelity_verified"] is not None
     ]
-    made = {row["number"]: _shas(row["progress_detail"], "commits") for row in rows if row["progress"] is not None}
+    made = {row["number"]: _shas(row["progress_detail"], "made") for row in rows if row["progress"] is not None}
     foreign = {sha for row in rows for sha in _shas(row["progress_detail"], "foreign")}
     peaks = [
         flatness.LegPeak(
@@ -196,7 +196,8 @@ def _cache(newest: Leg | None) -> Warmth | None:
     if call is None:
         return None
     return warmth(
-        Buckets(call.input_tokens, call.cache_read, call.cache_write_5m, call.cache_write_1h, call.output_tokens)
+        Buckets(call.input_tokens, call.cache_read, call.cache_write_5m, call.cache_write_1h, call.output_tokens),
+        reported=call.cache_reported,
     )
 
 

@@ -51,6 +51,19 @@ def add_worktree(repo: GitStore, path: Path, branch: str, start_sha: str) -> Non
     _keep_reflog(repo, path)
 
 
+def switch_worktree(repo: GitStore, path: Path, branch: str, start_sha: str) -> None:
+    """Bring a linked work tree of `repo` whose HEAD stands elsewhere to `branch`, made at `start_sha` where it is gone.
+
+    Raises StoreUnavailable when there is no such work tree, or when its dirty work is in the way.
+    """
+    need_branch(branch)
+    if Path(os.path.realpath(path)) not in _listed(repo):
+        raise StoreUnavailable("the folder is no work tree of this repository", where=str(path), fix="move it away")
+    new = [branch] if repo.ref(f"refs/heads/{branch}") else ["--no-track", "-b", branch, need_sha(start_sha)]
+    args = ["checkout", "-q", "--no-guess", *new, "--"]
+    run(args, cwd=path, env=_no_local_filters(repo), user_config=True, timeout=_LONG)
+
+
 def _listed(repo: GitStore) -> dict[Path, str]:
     """Place of every work tree -> its branch, "" when detached."""
     out = run(["worktree", "list", "--porcelain", "-z"], cwd=repo.git_dir).out

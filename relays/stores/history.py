@@ -106,12 +106,20 @@ def _parse_log(out: bytes) -> list[CommitRecord]:
                 "",
                 plain(subject),
                 plain(author),
-                datetime.fromtimestamp(int(at), UTC),
+                _moment(at),
                 added,
                 deleted,
             )
         )
     return rows
+
+
+def _moment(seconds: str) -> datetime:
+    """A commit's date is whatever its writer put there: one that is none, or no calendar has, is the epoch."""
+    try:
+        return datetime.fromtimestamp(int(seconds), UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)
 
 
 def _merge_paths(objects: Callable[..., GitResult], shas: list[str]) -> dict[str, tuple[str, ...]]:

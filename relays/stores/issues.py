@@ -16,6 +16,7 @@ from relays.core.pointers import Answer, Kind, PointerError, Verdict, check_ref
 from relays.stores.git import GitStore
 
 PATH: Final = ".relay/issues.jsonl"
+NUMBER_MAX: Final = 10**15  # no issue has more; a longer number fits no pointer
 _HERE: Final = re.compile(r"#([0-9]+)")
 
 
@@ -109,7 +110,7 @@ def _read(raw: bytes | None) -> _Rows:
             row = None
         number = row.get("number") if isinstance(row, dict) else None
         state = row.get("state") if isinstance(row, dict) else None
-        if type(number) is not int or number < 1 or state not in ("open", "closed"):
+        if type(number) is not int or not 0 < number <= NUMBER_MAX or state not in ("open", "closed"):
             rows.problem = rows.problem or f"{PATH}: line {place} is malformed"
         elif number in rows.states or number in twice:
             rows.problem = rows.problem or f"{PATH}: #{number} stands twice"

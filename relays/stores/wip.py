@@ -67,7 +67,10 @@ def _trees(tree: "WorkTree") -> tuple[str, str | None]:
             "-A",
             "--sparse",
         ]
-        tree.git([*add, "--", "."], env=env, timeout=_LONG)
+        if tree.git([*add, "--", "."], env=env, ok=(0, 128), timeout=_LONG).code:
+            # a repository without a commit that lies in this one cannot be added; all else can
+            inside = [path for path in tree.state().dirty if path.endswith("/")]
+            tree.git([*add, "--", ".", *(f":(top,exclude,literal){path}" for path in inside)], env=env, timeout=_LONG)
         return text(tree.git(["write-tree"], env=env).out).strip(), index
 
 

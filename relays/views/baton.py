@@ -11,12 +11,11 @@ from relays.driver import reload
 from relays.models import Baton
 from relays.reports import baton as report
 from relays.reports.roles import OPERATE, REVIEW, rights_of
-from relays.views.parts import part_response
+from relays.views.parts import part_response, whole_number
 
 
 def _key(request: HttpRequest, name: str) -> int | None:
-    text = request.GET.get(name) or request.POST.get(name) or ""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 18 else None
+    return whole_number(request.GET.get(name) or request.POST.get(name) or "")
 
 
 @require_safe

@@ -8,14 +8,14 @@ from django.views.decorators.http import require_safe
 
 from relays import access
 from relays.reports import legs
-from relays.views.parts import part_response
+from relays.views.parts import part_response, whole_number
 
 
 @require_safe
 def leg(request: HttpRequest, relay_id: str, n: int) -> HttpResponse:
     """The page; `?page=` or `?turn=` chooses the turns, `?part=leg` is the region that grows while the leg runs."""
     relay = access.load_relay(request, relay_id)
-    page, turn = _number(request, "page"), _number(request, "turn")
+    page, turn = _count(request, "page"), _count(request, "turn")
     if turn:
         page = -(-turn // legs.TURNS)
 
@@ -33,6 +33,7 @@ def leg(request: HttpRequest, relay_id: str, n: int) -> HttpResponse:
     return part_response(request, "relays/leg/_leg.html", build, (f"relay:{relay.pk}",))
 
 
-def _number(request: HttpRequest, name: str) -> int:
-    text = request.GET.get(name, "")
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+def _count(request: HttpRequest, name: str) -> int:
+    """What a column of turns can hold; 0 for anything else."""
+    found = whole_number(request.GET.get(name, ""))
+    return found if found is not None and found < 10**9 else 0

@@ -66,6 +66,11 @@ class Regions:
 regions = Regions()
 
 
+def whole_number(text: str) -> int | None:
+    """A number of an address or a form; None for whatever else is written there."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 18 else None
+
+
 def part_response(
     request: HttpRequest,
     template: str,

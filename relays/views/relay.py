@@ -26,7 +26,7 @@ from relays.reports.acts import acts
 from relays.reports.gate import branch_tip
 from relays.reports.roles import OPERATE, REVIEW, rights_of
 from relays.views.csvfile import csv_response
-from relays.views.parts import part_response
+from relays.views.parts import part_response, whole_number
 
 SERIES = 100
 ACTS = ("park", "park_now", "resume", "stop", "stop_now")
@@ -113,7 +113,7 @@ def _series(found: Relay, data: flat.Flat) -> dict[str, object]:
 
 
 def _legs(found: Relay, request: HttpRequest) -> dict[str, object]:
-    before = _number(request.GET.get("before", ""))
+    before = whole_number(request.GET.get("before", ""))
     return {**_here(found), "legs": legs.legs(found, timezone.now(), before=before), "before": before}
 
 
@@ -137,7 +137,7 @@ def _records(found: Relay, request: HttpRequest) -> dict[str, object]:
         diff = diffs.between(found, found.start_sha, tip, f"Diff of {found.branch}")
     wanted = {
         "tab": "diff" if diff else records.tab,
-        "rows": rows if _number(rows) is not None else "",
+        "rows": rows if whole_number(rows) is not None else "",
         "held": "1" if held else "",
     }
     query = "".join(f"&{name}={value}" for name, value in wanted.items() if value)
@@ -147,10 +147,6 @@ def _records(found: Relay, request: HttpRequest) -> dict[str, object]:
         "diff": diff,
         "records_url": f"{reverse('relay', args=[found.pk])}?part=records{query}",
     }
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 18 else None
 
 
 def _csv(found: Relay, of: str) -> HttpResponseBase:

@@ -101,6 +101,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"sets": ["workspace=in_place"]}, "--set workspace"),
     ({"objective": "x" * 5000}, "longer than 4096 bytes"),
     ({"objective": "a\0b"}, "NUL"),
+    ({"objective": "<" * 4096}, "shorten the objective"),
     ({"answers": {"issue:#39": "Yes."}}, "no open question"),
     ({"answers": {"what?": "Yes."}}, "no open question"),
     ({"answers": {QUESTION: " "}}, "an answer is one line"),

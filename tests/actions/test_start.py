@@ -65,6 +65,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "objective NUL": ({"objective": "a\0b"}, "NUL"),
     "objective surrogate": ({"objective": "a\ud800"}, "surrogate"),
     "objective 1 MB": ({"objective": "x" * 1024 * 1024}, "longer than 4096 bytes"),
+    "objective that escapes": ({"objective": "<" * 4096}, "shorten the objective"),
+    "region too long": ({"region": [f"{n:03d}{'x' * 470}/**" for n in range(64)]}, "fewer or shorter globs"),
     "prose": ({"done_when": "everything is nice"}, "prose goals are not driven yet"),
     "half prose": ({"done_when": "issues:none open and good"}, "prose goals are not driven yet"),
     "done_when empty": ({"done_when": ""}, "done_when"),

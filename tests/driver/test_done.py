@@ -38,7 +38,7 @@ def test_a_goal_that_comes_true_between_legs_ends_the_relay_before_the_next_one(
     assert relay.reload.outcome == "done"
 
 
-@pytest.mark.parametrize("goal", ["file:goal.txt", 'cmd:"test -f goal.txt"', 'file:goal.txt and cmd:"true"'])
+@pytest.mark.parametrize("goal", ["file:goal.txt", 'file:goal.txt and cmd:"test -f goal.txt"'])
 def test_a_goal_that_is_made_ends_the_relay(course: Start, goal: str) -> None:
     relay = course(**player([*commit("goal.txt"), *turn(), *boundary(final=True)]), done=goal)
     relay.drive()

@@ -101,7 +101,7 @@ def test_an_exit_code_is_a_crash_and_the_half_done_item_is_kept(course: Callable
 
 def test_parked_work_crosses_the_rotation_and_lies_there_before_the_agent_starts(course: Callable[..., Any]) -> None:
     # two turns cross the mark in the middle of an item: the worker parks its tree instead of finishing it
-    relay = course(issues=2, args={"items": "1", "park": "1"}, sets=["mark.context=0.3"])
+    relay = course(issues=1, args={"items": "1", "park": "1"}, sets=["mark.context=0.3"])
     relay.step()
     (leg,) = relay.legs
     assert leg.reason == "RELAY_ROTATED", leg.hold

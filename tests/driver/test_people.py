@@ -5,7 +5,7 @@ from typing import Any
 
 from relays.actions import park, resume
 from relays.driver import advance
-from relays.models import LegState, RegionLease, RelayStatus
+from relays.models import LegState, RegionLease, Relay, RelayStatus
 from tests.builders import git
 from tests.driver.course import boundary, commit, loop, operator, player, turn
 
@@ -72,6 +72,7 @@ def test_park_now_ends_in_mid_turn_and_asks(course: Start, meanwhile: At) -> Non
     assert relay.waiting == ["RELAY_PARKED_UNSAFE"] and relay.open_leg is None
     assert relay.relay.park == ""
     relay.approve("RELAY_PARKED_UNSAFE")
+    Relay.objects.filter(pk=relay.pk).update(agent_args={"items": "3"})  # quick again
     relay.step()
     assert relay.legs[1].wip_laid_back == "applied"
     assert [gate.state for gate in relay.gates] == ["confirmed"]

@@ -58,7 +58,22 @@ STEPS: list[tuple[str, Any, str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("owner", "name", "how"), [step[1:] for step in STEPS], ids=[step[0] for step in STEPS])
+#: between these lie the changes of state; the others are tried by `make slow`
+TELLING = {
+    "the leg is starting",
+    "its process lives",
+    "the leg runs",
+    "the boundary is kept",
+    "the end is recorded",
+    "inside the transaction",
+    "the leg is closed",
+}
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "how"),
+    [pytest.param(*step[1:], id=step[0], marks=() if step[0] in TELLING else pytest.mark.slow) for step in STEPS],
+)
 def test_a_death_at_any_step_leads_to_the_same_one_rotation(
     course: Start, killed: Kill, owner: Any, name: str, how: dict[str, Any]
 ) -> None:
@@ -126,6 +141,22 @@ def test_dirty_work_of_a_dead_leg_is_stored_and_laid_back(course: Start, killed:
     with pytest.raises(Killed):
         relay.step()
     assert relay.open_leg.wip_laid_back == "applied"
+
+
+def test_a_supervisor_that_fails_says_so_where_a_person_looks(course: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    relay = course(**player(WORK))
+
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("no\x1b such thing")
+
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match="such thing"):
+        patch.setattr(Ending, "close", broken)
+        relay.step()
+    found = relay.relay
+    assert found.status == RelayStatus.RUNNING
+    assert found.status_why == "the supervisor failed and is started again: ValueError: no\ufffd such thing"
+    relay.step()
+    assert relay.relay.status == RelayStatus.READY and relay.relay.status_why == ""
 
 
 def test_a_tool_that_ran_when_the_supervisor_died_counts_as_in_flight(course: Start, killed: Kill) -> None:

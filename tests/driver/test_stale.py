@@ -8,7 +8,9 @@ from typing import Any
 
 from django.utils import timezone
 
-from relays.models import Baton, Leg, Relay, RelayStatus
+from relays.core import baton as batons
+from relays.driver.places import leg_folder
+from relays.models import Baton, Relay, RelayStatus
 from tests.builders import commit as made
 from tests.builders import git, head
 from tests.driver.course import boundary, commit, player, turn
@@ -23,14 +25,6 @@ def work(leg: int) -> list[dict[str, Any]]:
 
 
 SCRIPT = {str(leg): work(leg) for leg in range(6)}
-
-
-def test_a_baton_over_unchanged_git_is_fresh(course: Start) -> None:
-    relay = course(**player(SCRIPT))
-    relay.step()
-    relay.step()
-    assert (relay.reload.outcome, relay.reload.rebuilt) == ("fresh", False)
-    assert relay.legs[1].cursor_sha == relay.legs[0].end_sha
 
 
 def test_an_amended_commit_makes_the_baton_stale_and_the_cursor_goes_back(course: Start) -> None:
@@ -48,13 +42,14 @@ def test_an_amended_commit_makes_the_baton_stale_and_the_cursor_goes_back(course
 
     stale = Baton.objects.get(relay=relay.pk, why="stale")
     first = Baton.objects.get(relay=relay.pk, why="rotation", leg__number=0)
-    from relays.core import baton as batons
-
     fresh, was = batons.read(stale.text).baton, batons.read(first.text).baton
     assert fresh is not None and was is not None
     assert (fresh.tombstone.reason, fresh.tombstone.at_sha) == ("RELAY_BATON_STALE", relay.relay.start_sha)
     assert fresh.cursor.start_sha == relay.relay.start_sha
     assert fresh.next_action == REDERIVE
+    reread = {"commits": [tip], "issues": [], "ledger": []}
+    assert (climb.plan["next_action"], climb.plan["reread"]) == (REDERIVE, reread), "what is read anew is kept"
+    assert climb.plan["cursor"] == {"sha": relay.relay.start_sha, "rebuilt": True}
     assert (fresh.objective, fresh.done_when, fresh.cursor.held_region) == (
         was.objective,
         was.done_when,
@@ -67,26 +62,10 @@ def test_an_amended_commit_makes_the_baton_stale_and_the_cursor_goes_back(course
     assert leg.cursor_sha == relay.relay.start_sha
     assert leg.progress_detail["foreign"] == [tip] or leg.progress_detail["repeated"] == [tip]
     assert leg.progress == 1, "the amended commit is read anew and not counted again"
+    counted = [one["sha"] for each in relay.legs for one in each.progress_detail["commits"]]
+    assert len(counted) == len(set(counted)) == 2 and tip not in counted
     assert relay.legs[0].fidelity_dangling > 0
-
-
-def test_the_leg_is_handed_the_fresh_baton(course: Start) -> None:
-    script = {
-        **SCRIPT,
-        "1": [
-            {"do": "git", "args": ["status"]},
-            {"kind": "decision", "label": "x", "pointer": "file:README.md"},
-            *work(1),
-        ],
-    }
-    relay = course(**player(script))
-    relay.step()
-    git(relay.worktree, "commit", "-q", "--amend", "-m", "Said differently")
-    relay.step()
-    from relays.driver.places import leg_folder
-
-    stale = Baton.objects.get(relay=relay.pk, why="stale")
-    assert (leg_folder(relay.pk, 1) / "baton.json").read_text() == stale.text
+    assert (leg_folder(relay.pk, 1) / "baton.json").read_text() == stale.text, "what the agent was handed"
 
 
 def test_a_branch_that_was_reset_to_an_earlier_commit_is_taken_up_there(course: Start) -> None:
@@ -242,12 +221,3 @@ def test_a_stored_baton_that_was_damaged_drives_no_leg(course: Start) -> None:
     relay.step()
     assert relay.waiting == ["UNSERVED_PAGE_FAULT"] and len(relay.legs) == 1
     assert relay.reload.outcome == "invalid"
-
-
-def test_the_same_commit_is_never_counted_by_two_legs(course: Start) -> None:
-    relay = course(**player(SCRIPT), sets=["no_progress_legs=0"])
-    relay.step()
-    git(relay.worktree, "commit", "-q", "--amend", "-m", "Said differently")
-    relay.step()
-    counted = [commit["sha"] for leg in Leg.objects.all() for commit in leg.progress_detail.get("commits", [])]
-    assert len(counted) == len(set(counted)) == 2

@@ -9,11 +9,14 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
+from relays.actions import park, resume
 from relays.actions.base import Usage
 from relays.agents import process
 from relays.driver import claim
-from relays.models import DriverClaim, LegState, Relay, RelayStatus
-from tests.driver.course import boundary, commit, loop, player, turn
+from relays.driver.supervise import Supervisor
+from relays.models import DriverClaim, LegState, RegionLease, Relay, RelayStatus
+from tests.driver.conftest import Killed
+from tests.driver.course import boundary, commit, loop, operator, player, turn
 
 Start = Callable[..., Any]
 At = Callable[..., None]
@@ -46,6 +49,40 @@ def test_two_failed_starts_wait_and_the_third_asks(course: Start, agent: dict[st
     assert any(evidence in item for item in relay.gates[0].items)
     assert relay.relay.legs_used == 0, "a leg counts from running"
     assert relay.open_leg.number == 0, "and its number is not used up"
+
+
+@pytest.mark.parametrize("act", ["park", "stop"])
+@pytest.mark.parametrize("way", ["fails", "dies"])
+def test_a_start_that_leads_nowhere_carries_out_what_a_person_asked_meanwhile(
+    course: Start, monkeypatch: Any, killed: Any, act: str, way: str
+) -> None:
+    relay = course(**GONE_AT_ONCE)
+    launch = Supervisor._launch
+
+    def launched(self: Any, ready: Any) -> None:
+        launch(self, ready)
+        assert getattr(park, act)(operator(), relay.pk).will == "drain"
+        monkeypatch.setattr(Supervisor, "_launch", launch)
+
+    monkeypatch.setattr(Supervisor, "_launch", launched)
+    if way == "dies":
+        killed(Supervisor, "_wait_for_first_event")
+        with pytest.raises(Killed):
+            relay.step()
+        assert relay.open_leg.state == LegState.STARTING
+    relay.step()
+    found = relay.relay
+    assert (found.status, found.park, found.stop) == (
+        RelayStatus.PARKED if act == "park" else RelayStatus.STOPPED,
+        "",
+        "",
+    )
+    assert relay.gates == [] and found.legs_used == 0
+    if act == "stop":
+        assert relay.open_leg is None and not RegionLease.objects.filter(relay=relay.pk, held=True).exists()
+    else:
+        assert resume.resume(operator(), relay.pk).will == "start"
+        assert relay.relay.status == RelayStatus.READY and relay.open_leg.number == 0
 
 
 def test_a_start_that_fails_from_a_gate_takes_it_back_with_its_error(course: Start) -> None:

@@ -143,7 +143,7 @@ def test_lineage_is_one_chain_of_traces(seen: Seen) -> None:
 def test_a_reset_seeds_with_preamble_pin_and_baton_alone(seen: Seen) -> None:
     assert len({reset["seed_digest"] for reset in seen.resets}) == 12
     for reset in seen.resets:
-        assert [part["role"] for part in reset["contributors"]] == ["preamble", "objective_pin", "baton"]
+        assert [part["kind"] for part in reset["contributors"]] == ["preamble", "objective_pin", "baton"]
         assert len(reset["omitted"]) >= 4, "each turn of the old leg is listed as left behind"
 
 

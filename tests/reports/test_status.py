@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from relays.core.objective import make_pin
-from relays.models import Assumption, Baton, Decision, Leg, Relay
+from relays.models import Assumption, Baton, Call, Decision, Leg, Relay
 from relays.reports import status as report
 from tests.report_builders import Story
 from tests.web_builders import make_leg, make_relay, make_user
@@ -90,6 +90,11 @@ def test_readout_comes_from_records(story: Story) -> None:
     assert lines["reset"].startswith(f"old_trace={story.legs[1].trace} new_trace={leg.trace} seed_digest=")
     assert lines["cache"] == "warm (cost only)"
     assert lines["memory"] == "not yet"
+
+
+def test_a_cache_that_is_not_reported_is_unknown(story: Story) -> None:
+    Call.objects.filter(leg__relay=story.relay).update(cache_reported=False)
+    assert report.status(story.relay.pk)["readout"]["cache"] == "unknown (cost only)"
 
 
 def test_a_drifted_baton_is_said(story: Story) -> None:

@@ -123,6 +123,15 @@ def test_processes_do_not_grow(repo: Path, store: GitStore) -> None:
     assert counts == {3}
 
 
+@pytest.mark.parametrize("date", ["<p@e> 99999999999999 +0000", "<p@e>", ""], ids=["year 3170843", "none", "nothing"])
+def test_a_date_that_no_calendar_has_is_the_epoch(repo: Path, store: GitStore, date: str) -> None:
+    parent = head(repo)
+    text = f"tree {store.tree(parent)}\nparent {parent}\nauthor P {date}\ncommitter P {date}\n\nx\n"
+    sha = git(repo, "hash-object", "-t", "commit", "-w", "--stdin", "--literally", stdin=text.encode())
+    (record,) = store.commits_between(parent, sha)
+    assert (record.sha, record.at.year, record.subject) == (sha, 1970, "x")
+
+
 def test_an_unknown_cursor_is_no_answer(repo: Path, store: GitStore) -> None:
     with pytest.raises(StoreUnavailable):
         store.commits_between("1" * 40, head(repo))

@@ -65,6 +65,12 @@ class TestIssues:
         assert [answer.verdict for answer in answers.values()] == ["verified", "unknown", "unknown"]
         assert "line 3" in answers["#3"].evidence
 
+    def test_a_number_that_fits_no_pointer_is_malformed(self, repo: Path, store: GitStore) -> None:
+        rows = issue_lines({10**600: "closed", 1: "closed"})
+        issues = IssueFile(store, commit(repo, {PATH: rows}, "x"))
+        assert issues.states() == {1: "closed"}
+        assert issues.none_open()[0] is Truth.UNKNOWN
+
     def test_digest_changes_with_the_file(self, repo: Path, store: GitStore) -> None:
         before = IssueFile(store, head(repo)).digest()
         assert IssueFile(store, commit(repo, {"a": "1"}, "x")).digest() == before

@@ -88,6 +88,15 @@ class TestStore:
         sha = WorkTree(tmp_path / "linked").store_wip(REF, "x")
         assert head(repo, REF) == sha
 
+    def test_a_repository_without_a_commit_inside_hides_nothing_else(self, repo: Path, tree: WorkTree) -> None:
+        git(repo, "init", "-q", "inside")
+        (repo / "inside" / "a").write_text("x")
+        (repo / "new").write_text("kept")
+        sha = tree.store_wip(REF, "x")
+        assert sha is not None
+        assert git(repo, "show", f"{sha}:new") == "kept"
+        assert "inside" not in git(repo, "ls-tree", "--name-only", sha).splitlines()
+
     def test_while_another_process_holds_the_index(self, repo: Path, tree: WorkTree) -> None:
         dirty(repo)
         (repo / ".git" / "index.lock").touch()

@@ -2,9 +2,9 @@
 
 `player.py stdout|socket STEPS`: STEPS is JSON, a list of steps, or an object of lists by leg number ("*" = any other).
 A step is an event (an object with `kind`; its `seq` is counted here), or one of
-`{"do": "raw", "text", "times"?}` a line as it stands · `{"do": "ask"}` wait for one answer line · `{"do": "write", "path",
-"text"}` · `{"do": "commit", "message"}` all that is dirty · `{"do": "sleep", "seconds"}` · `{"do": "exit", "code"}` ·
-`{"do": "loop", "steps"}` until it is told to stop · `{"do": "git", "args"}`.
+`{"do": "raw", "text", "times"?}` a line as it stands · `{"do": "ask"}` wait for one answer line ·
+`{"do": "write", "path", "text"}` · `{"do": "commit", "message"}` all that is dirty · `{"do": "git", "args"}` ·
+`{"do": "sleep", "seconds"}` · `{"do": "exit", "code"}` · `{"do": "loop", "steps"}` until it is told to stop.
 A `boundary` waits for its answer, and `stop` ends it.
 """
 

@@ -1,0 +1,49 @@
+"""A person's park or stop that came while a leg was starting, when that start led nowhere.
+
+rules.md: a person's park and stop "always act". A leg without a first event has nothing to drain, so the relay goes
+where it would have gone had it been ready when the person asked.
+"""
+
+from datetime import datetime
+
+from relays.driver import gates, leases
+from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, topic
+from relays.models import LegState, Relay, RelayStatus, Request
+
+NOTHING_RAN = "asked for before the agent's first event"
+
+
+def carry_out(relay_id: str, leg_pk: int, now: datetime, error: str = NOTHING_RAN) -> str:
+    """The relay's new status, or "" when nobody asked; inside the caller's transaction, with the leg pending."""
+    relay = Relay.objects.select_for_update(of=("self",)).get(pk=relay_id)
+    if relay.status != RelayStatus.READY or not (relay.stop or relay.park):
+        return ""
+    if relay.stop:
+        change_leg(leg_pk, LegState.VOID, frm=[LegState.PENDING])
+        change_relay(
+            relay_id,
+            RelayStatus.STOPPED,
+            frm=[RelayStatus.READY],
+            now=now,
+            why="stopped by a person",
+            next_at=None,
+            ended_reason="STOPPED",
+            ended_at=now,
+            stop=Request.NONE,
+            park=Request.NONE,
+        )
+        gates.supersede_open(relay_id, now)
+        leases.release(relay_id)
+    else:
+        change_relay(
+            relay_id,
+            RelayStatus.PARKED,
+            frm=[RelayStatus.READY],
+            now=now,
+            why=f"parked by a person; the leg did not start: {error}",
+            next_at=None,
+            park=Request.NONE,
+        )
+        gates.start_failed(relay_id, error, now)
+    bump(topic(relay_id), RELAYS, INBOX)
+    return RelayStatus.STOPPED if relay.stop else RelayStatus.PARKED
