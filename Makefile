@@ -8,6 +8,8 @@ PORT ?= 8000
 POSTGRES ?= postgres://postgres@127.0.0.1:5432/relaysite
 PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest
+# one process for each core, a file whole in one of them; SIDE_BY_SIDE= runs them one after the other
+SIDE_BY_SIDE ?= -n auto --dist loadfile
 # without the slow ones; leave some out or choose some with ARGS="-k baton"
 ARGS ?=
 
@@ -68,10 +70,10 @@ run: $(VENV)/.ready ## web, worker and beat as one
 # ---- tests ----------------------------------------------------------------------------------------------------------
 
 test: $(VENV)/.ready-dev
-	$(PYTEST) -m "not slow and not chaos" $(ARGS)
+	$(PYTEST) $(SIDE_BY_SIDE) -m "not slow and not chaos" $(ARGS)
 
 test-postgres: $(VENV)/.ready-dev
-	DATABASE_URL="$(POSTGRES)" $(PYTEST) -m "not slow and not chaos" $(ARGS)
+	DATABASE_URL="$(POSTGRES)" $(PYTEST) $(SIDE_BY_SIDE) -m "not slow and not chaos" $(ARGS)
 
 slow: $(VENV)/.ready-dev
 	$(PYTEST) -m "slow" $(ARGS)

@@ -43,6 +43,9 @@ if _SQLITE:
     # nothing here survives a power cut anyway; FULL would wait for the disk at every commit
     _options = settings.DATABASES["default"]["OPTIONS"]
     _options["init_command"] = _options["init_command"].replace("synchronous=FULL", "synchronous=OFF")
+# the processes of a parallel run start from this environment: naming the settings there would have each of them read
+# before its own RELAY_VAR is chosen
+del os.environ["DJANGO_SETTINGS_MODULE"]
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 
 

@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.utils import timezone
 
 from relays.core import baton as batons
+from relays.core import reset
 from relays.core.objective import make_pin
 from relays.core.pointers import Kind
 from relays.models import (
@@ -246,7 +247,7 @@ class Story:
             defaults={
                 "old_trace": row.leg.trace, "new_trace": successor.trace, "seed_digest": row.digest,
                 "contributors": [{"kind": "preamble"}, {"kind": "objective_pin"}, {"kind": "baton"}],
-                "omitted": [{"index": 0, "role": "turn", "digest": "0" * 64, "reason": "transcript is never carried"}],
+                "omitted": [span.as_mapping() for span in reset.omitted_spans(["0" * 64] * row.leg.turns)],
                 "rearm": {}, "at": at,
             },
         )  # fmt: skip

@@ -15,8 +15,8 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
-from django.db.models import F
 
+from relays.driver import changes
 from relays.models import Decision, GateEpisode, Relay
 from relays.reports import roles
 
@@ -96,7 +96,7 @@ def lock(relay: Relay) -> None:
 
     So acts on one relay happen one after the other, and never in the middle of a driver's change of that relay.
     """
-    Relay.objects.filter(pk=relay.pk).update(last_data_at=F("last_data_at"))
+    changes.lock(relay.pk)
     relay.refresh_from_db()
 
 

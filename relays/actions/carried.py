@@ -74,7 +74,8 @@ def check(
         limits = policy.with_sets(budgets.policy_of(relay), sets) if sets else None
         pin = objective.make_pin(relay.pin_id, new_objective) if new_objective.strip() else None
         if globs or pin:
-            rebaton.check_room(pin or relay.pin, relay.done_when, globs or relay.region)
+            bounds = budgets.policy_of(relay).baton
+            rebaton.check_room(pin or relay.pin, relay.done_when, globs or relay.region, bounds)
     except (region.RegionError, policy.PolicyError, objective.ObjectiveError, baton.BatonError) as error:
         raise Usage(f"decision: {error}") from error
     for glob in globs:

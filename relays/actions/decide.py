@@ -22,19 +22,16 @@ from relays.actions.base import (
 )
 from relays.core import policy
 from relays.core.vocabulary import Ask, Cause
-from relays.driver import budgets, gates, git, leases, successor
-from relays.driver.changes import INBOX, RELAYS, bump, change_gate, change_relay, ring, topic
+from relays.driver import budgets, finals, gates, git, successor
+from relays.driver.changes import INBOX, RELAYS, bump, change_gate, ring, topic
 from relays.models import (
     OPEN_GATES,
     Baton,
     Decision,
     GateEpisode,
     GateState,
-    Leg,
-    LegState,
     Relay,
     RelayStatus,
-    Request,
 )
 from relays.reports import approvals
 from relays.reports import gate as gate_report
@@ -148,21 +145,12 @@ def refuse(
         change_gate(gate.pk, GateState.REFUSED, frm=[GateState.WAITING], now=moment)
         carried.apply(relay, changes, decision, moment)
         if then == "stop":
-            Leg.objects.filter(relay=relay, state=LegState.PENDING).update(state=LegState.VOID)
-            change_relay(
+            finals.stopped(
                 relay.pk,
-                RelayStatus.STOPPED,
                 frm=[RelayStatus.PARKED],
                 now=moment,
                 why=f"refused and stopped by {actor.user.get_username()}",
-                ended_reason="STOPPED",
-                ended_at=moment,
-                next_at=None,
-                park=Request.NONE,
-                stop=Request.NONE,
             )
-            gates.supersede_open(relay.pk, moment)
-            leases.release(relay.pk)
         bump(topic(relay.pk), RELAYS, INBOX)
     gate.refresh_from_db()
     return GateOutcome(gate.pk, gate.state, decision.seq, 0, budgets.policy_of(relay).approvals)
@@ -207,10 +195,13 @@ def _four_eyes(actor: Actor, gate: GateEpisode, relay: Relay, rules: policy.Poli
     """A note for the decision, or NotPermitted: "With `four_eyes` nobody approves what they started"."""
     if not rules.four_eyes or actor.user.pk != relay.owner_id:
         return ""
-    if people.approvers() < 2:
+    name = actor.user.get_username()
+    others = [other for other in people.approvers() if other != name]
+    if not others:
         return "four eyes did not bind: fewer than two people may approve"
     raise NotPermitted(
-        f"approve {gate.pk}: four eyes: user {actor.user.get_username()} started {relay.pk}; another reviewer approves"
+        f"approve {gate.pk}: four eyes: user {name} started {relay.pk}; another reviewer approves, "
+        f"signed in or with --as: {', '.join(others[:5])}"
     )
 
 

@@ -4,9 +4,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from relays.actions.base import Actor, NotLegalNow, Outcome, check_comment, lock, need, record, relay_or_refuse
-from relays.driver import gates, leases, successor
+from relays.driver import finals, gates, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_relay, ring, topic
-from relays.models import LIVE_STATES, Leg, LegState, Relay, RelayStatus, Request
+from relays.models import LIVE_STATES, Leg, Relay, RelayStatus, Request
 
 QUIET = (RelayStatus.READY, RelayStatus.WAITING, RelayStatus.IDLE)
 
@@ -67,21 +67,12 @@ def _end(actor: Actor, relay_id: str, act: str, immediate: bool, comment: str) -
             gates.withdraw_requested(relay_id, moment)
             will = "none"
         else:
-            Leg.objects.filter(relay=relay, state=LegState.PENDING).update(state=LegState.VOID)
-            change_relay(
+            finals.stopped(
                 relay_id,
-                RelayStatus.STOPPED,
                 frm=(*QUIET, RelayStatus.PARKED),
                 now=moment,
                 why=f"stopped by {actor.user.get_username()}",
-                next_at=None,
-                ended_reason="STOPPED",
-                ended_at=moment,
-                stop=Request.NONE,
-                park=Request.NONE,
             )
-            gates.supersede_open(relay_id, moment)
-            leases.release(relay_id)
             will = "none"
         bump(topic(relay_id), RELAYS, INBOX)
         ring(relay_id)

@@ -34,12 +34,12 @@ def actor(name: str = "") -> Actor:
     return Actor(user, os_user())
 
 
-def approvers() -> int:
-    """How many people may approve: active users with the right to review, the tour's machine user left out."""
+def approvers() -> tuple[str, ...]:
+    """The names of those who may approve: active users with the right to review, the tour's machine user left out."""
     holders = User.objects.filter(is_active=True, groups__name__in=["reviewer", "admin"]) | User.objects.filter(
         is_active=True, is_superuser=True
     )
-    return holders.exclude(username="tour").distinct().count()
+    return tuple(holders.exclude(username="tour").order_by("username").distinct().values_list("username", flat=True))
 
 
 def _with_roles(name: str, names: Sequence[str]) -> User:

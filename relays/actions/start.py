@@ -50,14 +50,12 @@ def start(actor: Actor, request: StartRequest) -> Relay:
         done = donewhen.parse(request.done_when)
         pin = objective.make_pin("pin", request.objective)
         held_region = region.check_region(tuple(request.region) or ("**",))
-        rebaton.check_room(pin, done.text, held_region)
         adapter = registry.adapter(request.agent)
         adapter.check_args(dict(request.agent_args))
     except (
         donewhen.DoneWhenError,
         objective.ObjectiveError,
         region.RegionError,
-        baton.BatonError,
         registry.UnknownAgent,
         AgentArgError,
     ) as error:
@@ -71,6 +69,10 @@ def start(actor: Actor, request: StartRequest) -> Relay:
         )
     place, store, tip = _repository(request.repo)
     snapshot = _policy(request, store, tip)
+    try:
+        rebaton.check_room(pin, done.text, held_region, snapshot.baton)
+    except baton.BatonError as error:
+        raise Usage(f"start: {error}") from error
     in_place = snapshot.workspace == "in_place"
     if in_place and not place.head_branch:
         raise Usage(f"start: {place.top} has no branch checked out; switch to one, or leave workspace at worktree")

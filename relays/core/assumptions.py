@@ -94,11 +94,3 @@ def effect(cited: Iterable[str], assessed: Mapping[str, Assessment]) -> EffectVe
         elif found.action is not Action.USE:
             blocking.append((key, found.action, found.reason))
     return EffectVerdict(not blocking, tuple(blocking), Ask.LOW_CONFIDENCE_ASSUMPTION if blocking else None)
-
-
-def tally(actions: Iterable[str]) -> dict[str, int]:
-    """How many of each action, all three keys always there (the readout's `assumptions` line)."""
-    counts = {str(action): 0 for action in Action}
-    for action in actions:
-        counts[str(Action(action))] += 1
-    return counts

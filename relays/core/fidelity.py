@@ -79,4 +79,4 @@ def over_legs(scores: Sequence[Score]) -> VerdictLine:
         return VerdictLine("violated", f"{dangling} of {verified + dangling} judged pointers do not resolve", numbers)
     if whole.verdict == "not yet":
         return VerdictLine("not yet", f"{unknown} pointers unknown" if unknown else "nothing judged", numbers)
-    return VerdictLine("holds", f"all {verified} pointers of {len(scores)} batons verified", numbers)
+    return VerdictLine("holds", f"all pointers verified: {verified}, of batons: {len(scores)}", numbers)

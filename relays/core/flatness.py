@@ -92,7 +92,7 @@ def flat(peaks: Sequence[LegPeak]) -> VerdictLine:
             numbers,
         )
     if len(armed) < ARMED_LEGS:
-        return VerdictLine("not yet", f"{len(armed)} legs have armed, {ARMED_LEGS} are needed", numbers)
+        return VerdictLine("not yet", f"armed legs: {len(armed)}, {ARMED_LEGS} are needed", numbers)
     slope = theil_sen(_thinned([(float(leg.number), leg.peak / leg.window) for leg in armed]))
     numbers["slope_per_10_legs"] = slope.value * 10
     numbers["low_per_10_legs"] = None if slope.low is None else slope.low * 10

@@ -121,17 +121,6 @@ class LegView:
     def files_written(self) -> list[str]:
         return list(self._files)
 
-    @property
-    def last_call(self) -> CallView | None:
-        """The main chain's last call."""
-        return self.calls.get(self._last_main) if self._last_main else None
-
-    @property
-    def cache(self) -> usage.Warmth:
-        """For the readout only: "No decision reads it." """
-        call = self.last_call
-        return usage.warmth(call.buckets, reported=call.cache_reported) if call else "unknown"
-
     def _records(self, kind: str) -> list[Record]:
         return list(self._declared.get(kind, {}).values())
 

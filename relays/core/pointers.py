@@ -6,7 +6,7 @@ witness can check." A ref comes from an agent and is hostile: it is judged here 
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -59,6 +59,19 @@ class Answer:
     verdict: Verdict
     evidence: str
     detail: Mapping[str, object] = field(default_factory=dict)
+
+
+def first_known(answers: Iterable[Answer]) -> Answer:
+    """Several stores asked one after the other about one pointer: the first answer that is not unknown decides.
+
+    No store is asked after that one. Where none of them knows, the last one's evidence stands.
+    """
+    found = Answer(Verdict.UNKNOWN, "no store was asked")
+    for answer in answers:
+        found = answer
+        if answer.verdict is not Verdict.UNKNOWN:
+            break
+    return found
 
 
 # fullmatch everywhere: `$` would let a trailing newline pass; [0-9] because \d takes digits of every script.

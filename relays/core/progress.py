@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from relays.core.region import matches
-from relays.core.vocabulary import Reason
 
 #: the issue file inside a repository (interface.md); a commit closes issues only by changing it
 ISSUE_FILE = ".relay/issues.jsonl"
@@ -146,23 +145,10 @@ def _new_rows(
     return tuple(counted), tuple(new)
 
 
-@dataclass(frozen=True, slots=True)
-class RunVerdict:
-    """The run of empty legs after a leg; `reason` is RELAY_NO_PROGRESS where it is the `limit`-th in a row."""
+def after_leg(run: int, progress: int | None) -> int:
+    """ "A leg without verified progress adds one to the run, progress resets it."
 
-    run: int
-    limit: int
-    reason: Reason | None
-
-    @property
-    def halt(self) -> bool:
-        return self.reason is not None
-
-
-def after_leg(run: int, progress: int | None, limit: int) -> RunVerdict:
-    """ "A leg without verified progress adds one to the run, progress resets it; K in a row → RELAY_NO_PROGRESS."
-
-    `progress` None = the stores did not answer: nothing was verified. `limit` 0 = off.
+    `progress` None = the stores did not answer: nothing was verified. Which run is too long, `lifecycle.judge_end`
+    says.
     """
-    run = 0 if progress else run + 1
-    return RunVerdict(run, limit, Reason.NO_PROGRESS if 0 < limit <= run else None)
+    return 0 if progress else run + 1

@@ -4,7 +4,7 @@ Mission: "Durable promotion requires its own evidence; an unclassified observati
 persisting." All outcomes are kept, so that they can be counted.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -62,11 +62,3 @@ def outcome_of(payload: Mapping[str, Any], evidence: str = "unknown", consent: b
     """
     named = payload.get("evidence")
     return judge(str(payload.get("class") or ""), evidence if named else None, consent).outcome
-
-
-def tally(outcomes: Iterable[str]) -> dict[str, int]:
-    """How many of each outcome, all four keys always there (the readout's `memory` line)."""
-    counts = {str(outcome): 0 for outcome in Outcome}
-    for outcome in outcomes:
-        counts[str(Outcome(outcome))] += 1
-    return counts

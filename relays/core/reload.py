@@ -121,11 +121,6 @@ def pointers_of(baton: Baton) -> tuple[PointerAt, ...]:
     return (*first, *second)
 
 
-def combine(verdicts: Sequence[Verdict]) -> Verdict:
-    """Several stores asked one after the other about one pointer: the first that is not unknown decides."""
-    return next((verdict for verdict in verdicts if verdict is not Verdict.UNKNOWN), Verdict.UNKNOWN)
-
-
 def _judge_pointer(at: PointerAt, answers: Mapping[str, Answer], left_out: frozenset[int]) -> CheckRecord:
     if at.step in left_out:
         return CheckRecord(at.step, at.path, "left_out", "not asked", at.pointer is not None)

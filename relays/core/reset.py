@@ -5,7 +5,7 @@ not a third state." The seed is made of a constant preamble, the pin, the baton 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
@@ -115,16 +115,19 @@ def _pointers(user_facts: Iterable[str]) -> tuple[str, ...]:
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
+#: of the closing leg's turns that many are listed one by one, the rest as one count and digest
+SPANS_LISTED: Final = 200
+
 
 @dataclass(frozen=True, slots=True)
 class OmittedSpan:
-    """Spans of one role that a rotation left behind: how many, the sha256 of what they were, and why."""
+    """What a rotation left behind: a turn (`index` from 1), or the `count` turns from there on, by their sha256."""
 
     index: int
-    role: str
-    count: int
     digest: str
-    reason: str
+    count: int = 1
+    role: str = "turn"
+    reason: str = "a transcript is never carried"
 
     def as_mapping(self) -> dict[str, object]:
         return {
@@ -136,23 +139,22 @@ class OmittedSpan:
         }
 
 
-def omitted_spans(counts: Sequence[tuple[str, int, str]], *, reason: str) -> tuple[OmittedSpan, ...]:
-    """The old window's spans "as counts with digests": (role, count, digest) in order; a role with count 0 is left out.
+def omitted_spans(turns: Sequence[str], *, listed: int = SPANS_LISTED) -> tuple[OmittedSpan, ...]:
+    """The closing leg's turns, of which `turns` has the sha256 of each in order, "as counts with digests".
 
-    Raises SeedError for a span that was left behind without a digest: it could not be told apart from a lost one.
+    Raises SeedError for a turn without a digest: it could not be told apart from a lost one.
     """
-    spans: list[OmittedSpan] = []
-    for role, number, digest in counts:
-        if number < 0 or not role.isidentifier():
-            raise SeedError("omitted", "a span needs a role and a count of 0 or more")
-        if number == 0:
-            continue
+    for number, digest in enumerate(turns, start=1):
         if not _DIGEST.fullmatch(digest):
-            raise SeedError("omitted", f"{role}: no digest")
-        spans.append(OmittedSpan(len(spans), role, number, digest, reason))
+            raise SeedError("omitted", f"turn {number}: no digest")
+    spans = [OmittedSpan(number, digest) for number, digest in enumerate(turns[:listed], start=1)]
+    rest = turns[listed:]
+    if rest:
+        spans.append(OmittedSpan(listed + 1, sha256("".join(rest).encode()).hexdigest(), len(rest)))
     return tuple(spans)
 
 
-def omitted_total(spans: Iterable[OmittedSpan]) -> int:
-    """The readout's `omitted=<n>`."""
-    return sum(span.count for span in spans)
+def omitted_total(spans: Iterable[Mapping[str, object]]) -> int:
+    """The readout's `omitted=<n>`: how many turns the recorded spans stand for."""
+    counts = (span.get("count", 1) for span in spans)
+    return sum(count for count in counts if isinstance(count, int))

@@ -93,12 +93,12 @@ class FaultTally:
     refused: int
 
 
-def tally_faults(outcomes: Iterable[str]) -> FaultTally:
-    served = refused = 0
-    for outcome in map(FaultOutcome, outcomes):
-        served += outcome is FaultOutcome.PAGE_IN
-        refused += outcome in {FaultOutcome.DENY, FaultOutcome.QUERY_USER}
-    return FaultTally(served, refused)
+def tally_faults(outcomes: Iterable[tuple[str, int]]) -> FaultTally:
+    """`outcomes`: (outcome, how many), in any number of parts."""
+    counts = dict.fromkeys(map(str, FaultOutcome), 0)
+    for outcome, number in outcomes:
+        counts[FaultOutcome(outcome)] += number
+    return FaultTally(counts[FaultOutcome.PAGE_IN], counts[FaultOutcome.DENY] + counts[FaultOutcome.QUERY_USER])
 
 
 Role = Literal["seed", "recalled", "turn"]

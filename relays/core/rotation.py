@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
-from enum import StrEnum
 
 from relays.core.policy import Policy
-from relays.core.vocabulary import Reason
 
 #: the sliding window of the rotation cap; an entry of exactly this age is outside
 CAP_WINDOW = timedelta(seconds=3600)
@@ -105,20 +103,21 @@ def crossed(uses: Sequence[AxisUse]) -> AxisUse | None:
     return next((use for use in uses if use.crossed), None)
 
 
-def may_arm(armed_legs_before: int, progress_since_arm: int | None, min_progress: int) -> bool:
+def may_arm(armed_legs_before: int, progress_since_arm: int, min_progress: int) -> bool:
     """Hysteresis: the first arm of a relay is free, a later one needs verified progress since an earlier leg armed.
 
-    `progress_since_arm` None = the store did not answer: that is no progress. `min_progress` 0 = off. Mission: "a leg
-    must make some minimum verified progress before it is allowed to arm again".
+    `min_progress` 0 = off. Mission: "a leg must make some minimum verified progress before it is allowed to arm again".
     """
-    if min_progress <= 0 or armed_legs_before <= 0:
-        return True
-    return progress_since_arm is not None and progress_since_arm >= min_progress
+    return min_progress <= 0 or armed_legs_before <= 0 or progress_since_arm >= min_progress
 
 
-def baseline_after_arm(baseline: int, total: int | None) -> int:
-    """What later progress is measured from once a leg armed at `total` verified; an unknown total moves nothing."""
-    return baseline if total is None else total
+def verified_total(closed: int, this_leg: int | None) -> int:
+    """The relay's verified progress now: that of its `closed` legs and of the one that runs.
+
+    `this_leg` None = the store did not answer: nothing more is shown than before. Where a leg arms, this is also the
+    baseline that later progress is measured from, so that an answer that did not come moves nothing.
+    """
+    return closed + (this_leg or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,36 +150,3 @@ def ceiling_hit(resident: int, last_growth: int, output: int, new_results: int, 
     `output` is this call's output, `new_results` the tool results since. "Never blow the window to keep going."
     """
     return resident + max(last_growth, output + new_results) >= ceiling_tokens
-
-
-class ArmState(StrEnum):
-    DISARMED = "disarmed"
-    ARMED = "armed"
-    FIRED = "fired"
-
-
-#: what each state says: nothing, "rotate at the next safe point", "rotated"
-ARM_REASONS: dict[ArmState, Reason | None] = {
-    ArmState.DISARMED: None,
-    ArmState.ARMED: Reason.ARMED,
-    ArmState.FIRED: Reason.ROTATED,
-}
-
-
-class ArmFire:
-    """The two phases over the boundaries of one leg: armed is sticky, a leg fires once and stays fired."""
-
-    def __init__(self) -> None:
-        self.state = ArmState.DISARMED
-
-    @property
-    def reason(self) -> Reason | None:
-        return ARM_REASONS[self.state]
-
-    def step(self, crossed: bool, safe: bool) -> ArmState:
-        """One boundary: `crossed` a soft mark, `safe` to fire at. Both may happen at one boundary."""
-        if self.state is ArmState.DISARMED and crossed:
-            self.state = ArmState.ARMED
-        if self.state is ArmState.ARMED and safe:
-            self.state = ArmState.FIRED
-        return self.state

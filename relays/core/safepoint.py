@@ -101,7 +101,7 @@ def judge(in_flight: Collection[str], tree: TreeState, next_action: NextAction) 
     if in_flight:
         detail[Hold.IN_FLIGHT_TOOL_CALL] = tuple(in_flight)
     if not tree.known:
-        detail[Hold.TREE_DIRTY_UNPARKED] = ("the tree could not be read", *tree.dirty)
+        detail[Hold.TREE_DIRTY_UNPARKED] = (": ".join(("the tree could not be read", *tree.dirty)),)
     elif tree.unparked:
         detail[Hold.TREE_DIRTY_UNPARKED] = tree.unparked
     if next_action.hold is not None:

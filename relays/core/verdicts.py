@@ -69,7 +69,7 @@ def objective_line(digests: Sequence[str], changed_at: Collection[int] = ()) -> 
         if digests[position] != digests[position - 1] and position not in changed_at:
             numbers["first_change"] = position
             return VerdictLine("violated", f"the digest changed at baton {position} without a decision", numbers)
-    return VerdictLine("holds", f"one digest between decisions over {len(digests)} batons", numbers)
+    return VerdictLine("holds", f"one digest between decisions; batons: {len(digests)}", numbers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,34 +6,20 @@ where it would have gone had it been ready when the person asked.
 
 from datetime import datetime
 
-from relays.driver import gates, leases
-from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, topic
-from relays.models import LegState, Relay, RelayStatus, Request
+from relays.driver import finals, gates
+from relays.driver.changes import INBOX, RELAYS, bump, change_relay, lock, topic
+from relays.models import RelayStatus, Request
 
 NOTHING_RAN = "asked for before the agent's first event"
 
 
-def carry_out(relay_id: str, leg_pk: int, now: datetime, error: str = NOTHING_RAN) -> str:
+def carry_out(relay_id: str, now: datetime, error: str = NOTHING_RAN) -> str:
     """The relay's new status, or "" when nobody asked; inside the caller's transaction, with the leg pending."""
-    relay = Relay.objects.select_for_update(of=("self",)).get(pk=relay_id)
+    relay = lock(relay_id)
     if relay.status != RelayStatus.READY or not (relay.stop or relay.park):
         return ""
     if relay.stop:
-        change_leg(leg_pk, LegState.VOID, frm=[LegState.PENDING])
-        change_relay(
-            relay_id,
-            RelayStatus.STOPPED,
-            frm=[RelayStatus.READY],
-            now=now,
-            why="stopped by a person",
-            next_at=None,
-            ended_reason="STOPPED",
-            ended_at=now,
-            stop=Request.NONE,
-            park=Request.NONE,
-        )
-        gates.supersede_open(relay_id, now)
-        leases.release(relay_id)
+        finals.stopped(relay_id, frm=[RelayStatus.READY], now=now, why="stopped by a person")
     else:
         change_relay(
             relay_id,

@@ -10,11 +10,11 @@ from typing import Any
 
 from relays.core import baton as batons
 from relays.core import pointers, safepoint
-from relays.core.baton import Artifact, Bounds, Cursor, TombstoneRecord
+from relays.core.baton import Artifact, Cursor, TombstoneRecord
 from relays.core.lifecycle import EndDecision
 from relays.core.pointers import Kind, Pointer, Verdict
 from relays.core.vocabulary import Reason
-from relays.driver import rebaton
+from relays.driver import budgets, rebaton
 from relays.driver.measure import Measured
 from relays.driver.progress import Made
 from relays.models import Baton, Fact, LedgerRow, Leg, Relay
@@ -62,8 +62,9 @@ def make(
         do_not_rederive=_unique((*(carried.do_not_rederive if carried else ()), *parts.dead_ends)),
         tombstone=TombstoneRecord(decision.reason, tip, note(leg, decision)),
     )
-    baton = rebaton.fit(relay, leg, baton, Bounds(), now)
-    batons.check_new(baton, Bounds())
+    bounds = budgets.policy_of(relay).baton
+    baton = rebaton.fit(relay, leg, baton, bounds, now)
+    batons.check_new(baton, bounds)
     return baton
 
 

@@ -5,8 +5,8 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import F
 
+from relays.core import rotation
 from relays.core.boundary import BoundaryDecision, Step, decide
-from relays.core.rotation import AxisUse
 from relays.driver.changes import RELAYS, bump, topic
 from relays.driver.claim import Claim
 from relays.driver.measure import Measure, Measured, keep_verdicts
@@ -53,16 +53,14 @@ class Boundaries:
 
     def _arm(self, measured: Measured, now: datetime) -> None:
         """Armed is sticky for the leg; what later hysteresis is measured from is set here."""
-        crossed = next((use for use in self.measure.axes(now) if use.crossed), None)
-        since = self.measure.progress_since_arm(measured)
+        crossed = rotation.crossed(self.measure.axes(now))
+        total = self.measure.verified_total(measured)
         with transaction.atomic():
             self.claim.hold(now)
             Leg.objects.filter(pk=self.leg.pk, armed=False).update(
                 armed=True, armed_axis=crossed.axis if crossed else "", armed_at=now
             )
-            Relay.objects.filter(pk=self.relay.pk).update(
-                armed_legs=F("armed_legs") + 1, progress_at_arm=F("progress_at_arm") + since
-            )
+            Relay.objects.filter(pk=self.relay.pk).update(armed_legs=F("armed_legs") + 1, progress_at_arm=total)
             bump(topic(self.relay.pk), RELAYS)
         self.leg.refresh_from_db()
         self.relay.refresh_from_db()
@@ -104,5 +102,5 @@ class Boundaries:
         self.leg.refresh_from_db()
 
 
-def _numbers(use: AxisUse) -> list[float]:
+def _numbers(use: rotation.AxisUse) -> list[float]:
     return [float(use.used or 0), float(use.cap), float(use.mark)]

@@ -52,6 +52,14 @@ def ring(relay_id: str) -> None:
     transaction.on_commit(send)
 
 
+def lock(relay_id: str) -> Relay:
+    """The relay's row, locked until the commit on either database, and read after that: first in a transaction
+    that must not fall between another's look at the relay and its change.
+    """
+    Relay.objects.filter(pk=relay_id).update(last_data_at=F("last_data_at"))
+    return Relay.objects.select_related("owner").get(pk=relay_id)
+
+
 def change_relay(relay_id: str, to: str, *, frm: Iterable[str], now: datetime, why: str = "", **fields: Any) -> bool:
     """Move a relay if it is in one of `frm`; False when somebody else moved it first. An illegal pair is a bug."""
     sources = list(frm)

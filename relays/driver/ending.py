@@ -19,14 +19,15 @@ from relays.core import budget
 from relays.core import progress as core_progress
 from relays.core.lifecycle import EndDecision, EndView, has_successor, judge_end
 from relays.core.policy import Policy
-from relays.core.vocabulary import Ask, Cause, Mode, Reason
-from relays.driver import baton_maker, budgets, gates, leases, progress, rebaton, successor
-from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, topic
+from relays.core.vocabulary import Ask, Cause, Hold, Mode, Reason
+from relays.driver import baton_maker, budgets, finals, gates, progress, rebaton, successor
+from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, lock, topic
 from relays.driver.claim import Claim
 from relays.driver.measure import Measure, Measured, keep_verdicts
 from relays.models import (
     LIVE_STATES,
     Baton,
+    Boundary,
     Leg,
     LegState,
     Outbox,
@@ -72,9 +73,7 @@ class Ending:
         ):
             measured = self.measure.look(statement_required=required, candidates=candidates)
         made = self._made(measured)
-        run = core_progress.after_leg(
-            self.relay.empty_run, made.progress.total if made else None, self.policy.no_progress_legs
-        ).run
+        run = core_progress.after_leg(self.relay.empty_run, made.progress.total if made else None)
         green = self.measure.commands.green_result(measured.tip) if self.policy.green else None
         decision = judge_end(
             EndView(
@@ -174,7 +173,7 @@ class Ending:
         with transaction.atomic():
             self.claim.hold(now)
             # locked: a park or stop that a person asks for now is in this judgement or finds its outcome
-            relay = Relay.objects.select_for_update(of=("self",)).select_related("owner").get(pk=self.relay.pk)
+            relay = lock(self.relay.pk)
             at_sha = measured.tip or self.leg.cursor_sha or relay.start_sha
             total = judged.made.progress.total if judged.made else 0
             closed = change_leg(
@@ -236,35 +235,13 @@ class Ending:
             fields["progress_at"] = now
         live = (RelayStatus.RUNNING, RelayStatus.READY, RelayStatus.WAITING)
         present = [relay.status] if relay.status in live else list(live)
-        if decision.reason is Reason.GOAL_DONE:
+        # an advisory end parks, even a done one: the done-check of a resumed relay ends it
+        if decision.reason is Reason.GOAL_DONE and (relay.stop or not advisory):
             # a relay whose leg never ran is ready still; done is legal from both
-            change_relay(
-                relay.pk,
-                RelayStatus.DONE,
-                frm=[s for s in present if s != RelayStatus.WAITING],
-                now=now,
-                why="done_when holds in the durable store",
-                ended_reason=Reason.GOAL_DONE,
-                ended_at=now,
-                **(fields | {"stop": Request.NONE}),
-            )
-            gates.confirm(relay.pk, now)
-            gates.supersede_open(relay.pk, now)
-            leases.release(relay.pk)
+            finals.done(relay.pk, frm=[s for s in present if s != RelayStatus.WAITING], now=now, **fields)
             return RelayStatus.DONE
         if relay.stop:
-            change_relay(
-                relay.pk,
-                RelayStatus.STOPPED,
-                frm=present,
-                now=now,
-                why="stopped by a person",
-                ended_reason="STOPPED",
-                ended_at=now,
-                **(fields | {"stop": Request.NONE}),
-            )
-            gates.supersede_open(relay.pk, now)
-            leases.release(relay.pk)
+            finals.stopped(relay.pk, frm=present, now=now, why="stopped by a person", **fields)
             return RelayStatus.STOPPED
         over = budget.forbids_leg(self.policy.envelope, relay.spent)
         unknown_spend = budget.spend_unknown(self.policy.envelope, relay.spent) and (
@@ -317,6 +294,9 @@ class Ending:
         if advisory:
             return RelayStatus.PARKED
         items = [line for line in decision.detail if line]
+        if Boundary.objects.filter(leg=self.leg, hold=Hold.ROTATION_CAPPED).exists():
+            limit = self.policy.rotations_per_hour
+            items.append(f"earlier safe points were held by the rotation cap ({limit} an hour): rotations_per_hour")
         if spent and not relay.park:
             axes = [f"{reason}" for reason in over]
             if unknown_spend:

@@ -1,5 +1,6 @@
 """Small periodic upkeep."""
 
+import contextlib
 import sqlite3
 from pathlib import Path
 
@@ -14,7 +15,7 @@ def purge_doorbells() -> int:
     path = Path(url.removeprefix("sqla+sqlite:///"))
     if not path.exists():
         return 0
-    with sqlite3.connect(path, timeout=20) as connection:
+    with contextlib.closing(sqlite3.connect(path, timeout=20)) as connection, connection:
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if "kombu_message" not in tables:
             return 0

@@ -15,7 +15,7 @@ from relays.core.safepoint import SafePoint, TreeState
 from relays.core.vocabulary import Mode
 from relays.driver import git, progress, reload, successor
 from relays.driver.commands import Commands
-from relays.models import Fact, Leg, Relay
+from relays.models import Boundary, Fact, Leg, Relay
 from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
 from relays.stores.worktree import WorkTree
@@ -42,20 +42,21 @@ class Measure:
         self.relay, self.leg, self.policy, self.view, self.commands = relay, leg, policy, view, commands
         self.worktree = WorkTree(Path(relay.worktree))
         self.git = git.store(relay)
+        self.lost_host = ""  # set when the leg ran on a host that fell silent: its tree cannot be seen from here
 
     def look(self, *, statement_required: bool, candidates: tuple[str, ...] | None = None) -> Measured:
         """Tree as the agent left it, every backing pointer, done_when at the tip."""
         view = self.view
         stores: Stores | None = None
         why = ""
-        try:
-            tree = self.worktree.state(view.tree_parked)
-        except StoreUnavailable as error:
-            tree = TreeState(dirty=(error.evidence,), known=False)
+        tree = self.worktree.state(view.tree_parked)
         try:
             stores = reload.stores_for(self.relay, self.git)
         except StoreUnavailable as error:
             why = error.evidence
+        if self.lost_host:
+            # "its leg closes at the last recorded tip, tree unknown": what lies here is not what the agent left there
+            tree = TreeState(dirty=(f"the tree on {self.lost_host} cannot be seen from here",), known=False)
         named = view.next_actions if candidates is None else candidates
         in_flight = frozenset(view.in_flight)
         safe = safepoint.judge(in_flight, tree, safepoint.choose_next_action(named))
@@ -66,6 +67,8 @@ class Measure:
         )
         done = reload.judge_done(self.relay, stores) if stores is not None else None
         tip = stores.tip if stores is not None else self.leg.end_sha
+        if self.lost_host:
+            tip = self._recorded_tip() or tip
         return Measured(tip, tree, stores, safe, gate, done, named, in_flight)
 
     def boundary_view(
@@ -75,9 +78,8 @@ class Measure:
         crossed = rotation.crossed(self.axes(now))
         may_arm = True
         if crossed is not None and not self.leg.armed:
-            may_arm = rotation.may_arm(
-                self.relay.armed_legs, self.progress_since_arm(measured), self.policy.min_progress
-            )
+            since = self.verified_total(measured) - self.relay.progress_at_arm
+            may_arm = rotation.may_arm(self.relay.armed_legs, since, self.policy.min_progress)
         return BoundaryView(
             mode=Mode(self.relay.mode),
             armed=self.leg.armed,
@@ -97,6 +99,11 @@ class Measure:
             final=self.view.final,
             told=bool(self.leg.told_hold),
         )
+
+    def _recorded_tip(self) -> str:
+        """The branch tip that the leg's last boundary saw, else the one that it started from."""
+        last = Boundary.objects.filter(leg=self.leg).order_by("-number").values_list("decision", flat=True).first()
+        return str((last or {}).get("tip") or self.leg.cursor_sha)
 
     def axes(self, now: datetime) -> tuple[rotation.AxisUse, ...]:
         """Per-leg use of each axis, counted from the leg's start."""
@@ -128,13 +135,13 @@ class Measure:
             view.resident, view.last_growth, view.output, view.new_results, self.leg.ceiling_tokens
         )
 
-    def progress_since_arm(self, measured: Measured) -> int:
-        """Verified progress since an earlier leg last armed; a store that does not answer has shown none."""
+    def verified_total(self, measured: Measured) -> int:
+        """The relay's verified progress with what this leg made until now."""
         try:
-            made = progress.of_leg(self.relay, self.leg, measured.stores).progress.total if measured.stores else 0
+            made = progress.of_leg(self.relay, self.leg, measured.stores).progress.total if measured.stores else None
         except StoreUnavailable:
-            made = 0
-        return self.relay.progress_total + made - self.relay.progress_at_arm
+            made = None
+        return rotation.verified_total(self.relay.progress_total, made)
 
     def _facts(self, tree: TreeState, stores: Stores | None) -> tuple[LoadBearing, ...]:
         view = self.view
@@ -183,9 +190,18 @@ class Measure:
 
 
 def keep_verdicts(leg: Leg, gate: GateVerdict) -> None:
-    """Write each fact's present verdict beside it, for the pages."""
-    for fact, verdict, evidence in gate.facts:
-        if fact.source == "declared":
-            Fact.objects.filter(leg=leg, label=fact.label, backing=fact.backing).exclude(
-                verdict=str(verdict or ""), evidence=evidence
-            ).update(verdict=str(verdict or ""), evidence=evidence[:2000])
+    """Write each fact's present verdict beside it, for the pages: few statements, whatever the number of facts."""
+    judged = {
+        (fact.label, fact.backing): (str(verdict or ""), evidence[:2000])
+        for fact, verdict, evidence in gate.facts
+        if fact.source == "declared"
+    }
+    changed: dict[tuple[str, str], list[int]] = {}
+    rows = Fact.objects.filter(leg=leg).values_list("pk", "label", "backing", "verdict", "evidence")
+    for pk, label, backing, verdict, evidence in rows.iterator(chunk_size=2000):
+        found = judged.get((label, backing))
+        if found is not None and found != (verdict, evidence):
+            changed.setdefault(found, []).append(pk)
+    for (verdict, evidence), pks in changed.items():
+        for start in range(0, len(pks), 500):
+            Fact.objects.filter(pk__in=pks[start : start + 500]).update(verdict=verdict, evidence=evidence)

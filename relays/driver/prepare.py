@@ -16,12 +16,12 @@ from relays.core import budget, fidelity, objective, rotation
 from relays.core.donewhen import DoneVerdict, Truth
 from relays.core.policy import Policy, window_for
 from relays.core.vocabulary import Ask, Extra, Hold, Reason
-from relays.driver import gates, git, leases, rebaton, reload, successor, worktrees
-from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, topic
+from relays.driver import finals, gates, git, leases, rebaton, reload, successor, worktrees
+from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, lock, topic
 from relays.driver.claim import Claim
 from relays.driver.commands import Commands
 from relays.driver.places import leg_folder
-from relays.models import Baton, Leg, LegState, Relay, RelayStatus, Request, ResetTransaction
+from relays.models import Baton, Leg, LegState, Relay, RelayStatus, ResetTransaction
 from relays.stores.base import StoreUnavailable
 from relays.stores.worktree import WorkTree
 
@@ -204,7 +204,7 @@ class Prepare:
         with transaction.atomic():
             self.claim.hold(now)
             # locked: a person's park or stop comes before this start or after it, never between
-            relay = Relay.objects.select_for_update().get(pk=self.relay.pk)
+            relay = lock(self.relay.pk)
             if relay.status != RelayStatus.READY or relay.park or relay.stop:
                 raise NotNow(f"{relay.pk} is {relay.status} now")
             moved = change_leg(
@@ -230,23 +230,7 @@ class Prepare:
         now = timezone.now()
         with transaction.atomic():
             self.claim.hold(now)
-            moved = change_relay(
-                self.relay.pk,
-                RelayStatus.DONE,
-                frm=[RelayStatus.READY],
-                now=now,
-                why="done_when holds in the durable store",
-                ended_reason=Reason.GOAL_DONE,
-                ended_at=now,
-                next_at=None,
-                park=Request.NONE,
-                stop=Request.NONE,
-            )
-            if moved:
-                change_leg(self.leg.pk, LegState.VOID, frm=[LegState.PENDING])
-                gates.confirm(self.relay.pk, now)
-                gates.supersede_open(self.relay.pk, now)
-                leases.release(self.relay.pk)
+            finals.done(self.relay.pk, frm=[RelayStatus.READY], now=now)
             bump(topic(self.relay.pk), RELAYS, INBOX)
         raise NotNow("done")
 

@@ -16,6 +16,7 @@ from relays.core.objective import Pin
 from relays.core.pointers import Kind
 from relays.core.reload import REDERIVE
 from relays.core.vocabulary import Reason
+from relays.driver import budgets
 from relays.models import Baton, LedgerRow, Leg, Relay
 
 NOTE_LENGTH = 500  # characters of a ledger row's note
@@ -23,7 +24,7 @@ NOTE_LENGTH = 500  # characters of a ledger row's note
 
 def read(row: Baton) -> batons.Baton:
     """The stored baton. It was written by us, so a refusal here is a bug or a damaged database."""
-    reading = batons.read(row.text)
+    reading = batons.read(row.text, budgets.policy_of(row.relay).baton)
     if reading.baton is None:
         raise ValueError(f"stored baton {row.pk} does not read: {reading.refusal}")
     return reading.baton
@@ -46,7 +47,7 @@ def store(relay: Relay, leg: Leg, baton: batons.Baton, why: str, now: datetime) 
     )
 
 
-def check_room(pin: Pin, done_when: str, region: Sequence[str]) -> None:
+def check_room(pin: Pin, done_when: str, region: Sequence[str], bounds: batons.Bounds) -> None:
     """Raise BatonError when a relay's own words leave no room for any baton, so that no leg of it could ever close.
 
     Bounds are the maker's duty: judged on the largest baton that still has nothing in its lists but one row.
@@ -65,11 +66,11 @@ def check_room(pin: Pin, done_when: str, region: Sequence[str]) -> None:
         do_not_rederive=(),
         tombstone=TombstoneRecord(Reason.PARKED_UNSAFE, sha, "x" * 300),
     )
-    size, most = len(batons.canonical(specimen)), batons.Bounds().total
+    size, most = len(batons.canonical(specimen)), bounds.total
     if size > most:
         why = f"with this objective and region it can take {size} bytes, more than {most}"
         raise batons.BatonError("", f"{why}; shorten the objective, or give fewer or shorter globs")
-    batons.check_new(specimen)
+    batons.check_new(specimen, bounds)
 
 
 def fit(relay: Relay, leg: Leg, baton: batons.Baton, bounds: batons.Bounds, now: datetime) -> batons.Baton:
@@ -202,7 +203,9 @@ def after_decision(
         open_questions=tuple(entry for entry in was.open_questions if not _answered(entry, answers)),
         artifacts=(*was.artifacts, Artifact(Kind.LEDGER, row.pk)),
     )
-    return store(relay, current.leg, fit(relay, current.leg, baton, batons.Bounds(), now), "decision", now)
+    return store(
+        relay, current.leg, fit(relay, current.leg, baton, budgets.policy_of(relay).baton, now), "decision", now
+    )
 
 
 def _answered(entry: str, answers: Mapping[str, str]) -> bool:

@@ -14,7 +14,7 @@ from relays.core import baton as batons
 from relays.core import donewhen, reload
 from relays.core.donewhen import DoneVerdict
 from relays.core.pointers import Answer, Verdict
-from relays.driver import git, leases, rebaton
+from relays.driver import budgets, git, leases, rebaton
 from relays.driver.changes import bump, topic
 from relays.models import Baton, Check, CommandResult, Decision, Leg, Relay, Verification
 from relays.stores.base import StoreUnavailable
@@ -55,7 +55,7 @@ def climb(
     with_lease: bool = True,
 ) -> Reloaded:
     """Run every step in order over `row`, store the records, and return the outcome. Never raises for bad input."""
-    reading = batons.read(row.text)
+    reading = batons.read(row.text, budgets.policy_of(relay).baton)
     stores: Stores | None = None
     why_unknown = ""
     try:
@@ -145,7 +145,7 @@ def rebuild(relay: Relay, row: Baton, reloaded: Reloaded, now: datetime) -> Bato
     if reloaded.stores is None:
         return None
     store, tip = reloaded.stores.git, reloaded.stores.tip
-    baton = batons.read(row.text).baton
+    baton = batons.read(row.text, budgets.policy_of(relay).baton).baton
     candidates: list[reload.Candidate] = []
     if baton is not None:
         for source, sha in (("start_sha", baton.cursor.start_sha), ("at_sha", baton.tombstone.at_sha)):

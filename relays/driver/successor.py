@@ -1,11 +1,14 @@
 """The next leg's row: made once, with its lineage and its reset transaction."""
 
 import hashlib
+import json
 import secrets
 from collections.abc import Sequence
 from datetime import datetime
 
 from relays.core import reset, rotation
+from relays.core.events import Event as CoreEvent
+from relays.core.legview import LegView
 from relays.core.policy import Policy
 from relays.core.vocabulary import Reason
 from relays.driver import budgets
@@ -23,9 +26,6 @@ from relays.models import (
     Request,
     ResetTransaction,
 )
-
-#: of the closing leg's turns that many are listed one by one in a reset transaction, the rest as one count and digest
-SPANS_LISTED = 200
 
 
 def new_trace() -> str:
@@ -69,7 +69,7 @@ def make(relay: Relay, old: Leg, baton: Baton, now: datetime, *, gate: GateEpiso
         new_trace=leg.trace,
         seed_digest=seed.digest,
         contributors=[part.as_mapping() for part in seed.contributors],
-        omitted=_omitted(old),
+        omitted=[span.as_mapping() for span in reset.omitted_spans(_turns(old))],
         rearm=budgets.rearm(relay),
         at=now,
     )
@@ -104,34 +104,16 @@ def request(relay: Relay, now: datetime, *, gates_approved: Sequence[GateEpisode
     make(relay, old, baton, now, gate=gates_approved[0] if gates_approved else None)
 
 
-def _omitted(leg: Leg) -> list[dict[str, object]]:
-    """The closing leg's turns as {index, role, digest, reason}: what did not cross, without its bytes."""
-    spans: list[dict[str, object]] = []
+def _turns(leg: Leg) -> list[str]:
+    """The sha256 of each turn of the leg, as its events were recorded; what came before the first belongs to it."""
+    view = LegView()
+    digests: list[str] = []
     hasher = hashlib.sha256()
-    turn, count = 0, 0
-
-    def close() -> None:
-        nonlocal hasher, count
-        if count:
-            spans.append(
-                {"index": turn, "role": "turn", "digest": hasher.hexdigest(), "reason": "transcript is never carried"}
-            )
-        hasher, count = hashlib.sha256(), 0
-
-    for seq, kind, payload in (
-        Event.objects.filter(leg=leg).order_by("seq").values_list("seq", "kind", "payload").iterator(chunk_size=500)
-    ):
-        if kind == "turn_started":
-            close()
-            turn += 1
-        hasher.update(f"{seq}\0{kind}\0{sorted(payload.items(), key=str)}".encode())
-        count += 1
-    close()
-    if len(spans) <= SPANS_LISTED:
-        return spans
-    rest = spans[SPANS_LISTED:]
-    digest = hashlib.sha256("".join(str(span["digest"]) for span in rest).encode()).hexdigest()
-    return [
-        *spans[:SPANS_LISTED],
-        {"index": SPANS_LISTED, "role": "turns", "count": len(rest), "digest": digest, "reason": "listed as one"},
-    ]
+    for row in Event.objects.filter(leg=leg).order_by("seq").iterator(chunk_size=500):
+        before = view.turns
+        view.apply(CoreEvent(kind=row.kind, seq=row.seq, at=row.at, payload=row.payload, known=row.known))
+        if before and view.turns > before:
+            digests.append(hasher.hexdigest())
+            hasher = hashlib.sha256()
+        hasher.update(f"{row.seq}\0{row.kind}\0{json.dumps(row.payload, sort_keys=True)}\0".encode())
+    return [*digests, hasher.hexdigest()] if view.turns else []

@@ -153,7 +153,7 @@ class Supervisor:
         now = timezone.now()
         with transaction.atomic():
             self.claim.hold(now)
-            done = asked.carry_out(self.relay.pk, self.leg.pk, now)
+            done = asked.carry_out(self.relay.pk, now)
         if done:
             return f"{self.leg}: not started; relay {done}"
         ready = Prepare(self.relay, self.leg, self.claim, self.policy, self.commands).run()
@@ -266,7 +266,7 @@ class Supervisor:
         with transaction.atomic():
             self.claim.hold(now)
             self.relay.refresh_from_db()
-            if done := asked.carry_out(self.relay.pk, self.leg.pk, now, text):
+            if done := asked.carry_out(self.relay.pk, now, text):
                 return f"{self.leg}: start failed: {text}; relay {done}"
             from_gate = gates.start_failed(self.relay.pk, text, now)
             if from_gate or self.leg.attempts >= STARTS:
@@ -535,9 +535,11 @@ class Supervisor:
 
     def _recover(self) -> str:
         """The supervisor died with a running leg; its agent died with it. Judged from records."""
-        cause = Cause.HOST_LOST if self.claim.lost_host else Cause.SUPERVISOR_CRASH
         self.after_boundary = 0
-        return self._end(cause)
+        if not self.claim.lost_host:
+            return self._end(Cause.SUPERVISOR_CRASH)
+        self.measure.lost_host = self.claim.lost_host
+        return self._end(Cause.HOST_LOST)
 
     def _finish(self, judged: Judged) -> str:
         self._end_agent(grace=STOP_GRACE)

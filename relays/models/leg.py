@@ -185,7 +185,7 @@ class ResetTransaction(models.Model):
     new_trace = models.CharField(max_length=64)
     seed_digest = models.CharField(max_length=64)
     contributors = models.JSONField()  # [{"kind": "objective_pin"|"baton"|"user_fact"|"preamble", "digest": …}]
-    omitted = models.JSONField()  # [{"index", "role", "digest", "reason"}]
+    omitted = models.JSONField()  # [{"index", "role", "count", "digest", "reason"}]
     rearm = models.JSONField()  # axis -> {"limit", "used", "left"}
     at = models.DateTimeField()
 

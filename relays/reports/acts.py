@@ -69,6 +69,8 @@ def acts(here: Head, rights: Collection[str]) -> tuple[Act, ...]:
 def _resume_blocked(here: Head) -> str:
     if here.loud:
         return f"gate {here.loud.gate.pk} needs a decision first"
+    if here.closed:
+        return f"gate {here.closed.pk} was {here.closed.state}; reopen it first, or stop the relay"
     gate = here.on_its_way
     if gate and gate.state != GateState.APPROVED:
         return f"gate {gate.pk} is {gate.state}: the next leg is on its way"

@@ -293,6 +293,10 @@ def _entry(item: Any) -> tuple[str, str]:
         ref = next(
             (str(item[key]) for key in ("sha", "ref", "id", "number", "path") if item.get(key) not in (None, "")), ""
         )
+        if "patch_id" in item:
+            paths = item["paths"]
+            size = f"+{item['added']} −{item['deleted']}, {paths} path{'' if paths == 1 else 's'}"
+            return ref, f"{item['subject']} ({size})"
         rest = {key: value for key, value in item.items() if str(value) != ref and value not in (None, "", [], {})}
         return ref, "; ".join(f"{key} {_words(value)}" for key, value in rest.items())
     if isinstance(item, list | tuple):

@@ -129,8 +129,10 @@ def _union(spans: Iterable[tuple[datetime, datetime]]) -> timedelta:
 
 
 def _gate_row(gate: GateEpisode, parked: timedelta, now: datetime) -> GateRow:
-    items: Sequence[object] = gate.items if isinstance(gate.items, list) else [gate.items]
     leg = gate.leg
+    hold = leg.hold if leg else ""
+    found: Sequence[object] = gate.items if isinstance(gate.items, list) else [gate.items]
+    items = [str(item) for item in found if str(item) != hold]  # the hold has its own place in the row
     return GateRow(
         pk=gate.pk,
         token=gate.token,
@@ -141,8 +143,8 @@ def _gate_row(gate: GateEpisode, parked: timedelta, now: datetime) -> GateRow:
         repo_name=PurePath(gate.relay.repo).name or gate.relay.repo,
         leg=leg.number if leg else None,
         cause=leg.cause if leg else "",
-        hold=leg.hold if leg else "",
-        items=tuple(str(item) for item in items[:MOST_ITEMS]),
+        hold=hold,
+        items=tuple(items[:MOST_ITEMS]),
         more_items=max(len(items) - MOST_ITEMS, 0),
         error=gate.error,
         blocks=gate.blocks,

@@ -76,6 +76,7 @@ class Head:
     relay: Relay
     loud: Loud | None
     on_its_way: GateEpisode | None
+    closed: GateEpisode | None
     live: Leg | None
     latest: Leg | None
     baton_leg: int | None
@@ -83,7 +84,7 @@ class Head:
 
 
 def head(relay: Relay) -> Head:
-    """Four queries; one more when the relay is done."""
+    """Four queries; one more when the relay is done, or parked with no open gate."""
     gates = list(
         GateEpisode.objects.filter(relay=relay, state__in=OPEN_GATES).select_related("leg").order_by("opened_at", "id")
     )
@@ -93,11 +94,20 @@ def head(relay: Relay) -> Head:
         relay=relay,
         loud=_loud(relay, waiting[0], len(waiting) - 1) if waiting else None,
         on_its_way=next((gate for gate in gates if gate.state != GateState.WAITING), None),
+        closed=_closed(relay) if relay.status == RelayStatus.PARKED and not gates else None,
         live=latest if latest and latest.state in LIVE_STATES else None,
         latest=latest,
         baton_leg=current_baton_leg(relay),
         finished=_finished(relay) if relay.status == RelayStatus.DONE else None,
     )
+
+
+def _closed(relay: Relay) -> GateEpisode | None:
+    """The gate that was refused or expired and not reopened: while it stands, the relay cannot resume."""
+    mine = GateEpisode.objects.filter(relay=relay)
+    reopened = mine.filter(reopened_from__isnull=False).values("reopened_from")
+    refused = mine.filter(state__in=[GateState.REFUSED, GateState.EXPIRED])
+    return refused.exclude(pk__in=reopened).order_by("-opened_at", "-pk").first()
 
 
 def current_baton_leg(relay: Relay) -> int | None:
@@ -108,11 +118,10 @@ def current_baton_leg(relay: Relay) -> int | None:
 def _loud(relay: Relay, gate: GateEpisode, others: int) -> Loud:
     gate.relay = relay
     leg = gate.leg
-    items = [str(item) for item in gate.items if str(item).strip()]
+    hold = leg.hold if leg else ""
+    items = [str(item) for item in gate.items if str(item).strip() and str(item) != hold]
     why = gate.error or "; ".join(items[:3]) or token(gate.token).fix
-    return Loud(
-        gate, token(gate.token), leg.cause if leg else "", leg.hold if leg else "", headline(gate, leg), why, others
-    )
+    return Loud(gate, token(gate.token), leg.cause if leg else "", hold, headline(gate, leg), why, others)
 
 
 def _finished(relay: Relay) -> Finished:

@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db.models import Count, OuterRef, Q, Subquery
 
-from relays.core import budget, fidelity, flatness, readout, verdicts
+from relays.core import budget, fidelity, flatness, readout, reset, residency, verdicts
 from relays.core.baton import read
 from relays.core.objective import Reconciliation, reconcile
 from relays.core.usage import Buckets, Warmth, warmth
@@ -124,7 +124,9 @@ def operator_readout(relay: Relay) -> readout.Readout:
         budget=_left(relay, newest),
         resident=_resident(relay, newest, last),
         assumptions=_assumptions(relay),
-        reset=readout.ResetLine(last.old_trace, last.new_trace, last.seed_digest, _spans(last.omitted))
+        reset=readout.ResetLine(
+            last.old_trace, last.new_trace, last.seed_digest, reset.omitted_total(last.omitted or ())
+        )
         if last
         else None,
         memory=_memory(relay),
@@ -157,22 +159,16 @@ def _resident(relay: Relay, newest: Leg | None, last: ResetTransaction | None) -
     """A leg's own spans are selected until it closes, then elided; its seed's parts and recalled records too."""
     if newest is None or last is None:
         return None
-    faults = PageFault.objects.filter(leg__relay=relay).aggregate(
-        served=Count("id", filter=Q(outcome="page_in")),
-        refused=Count("id", filter=Q(outcome__in=("deny", "query_user"))),
-        recalled=Count("id", filter=Q(outcome="page_in", leg=newest)),
-    )
+    found = PageFault.objects.filter(leg__relay=relay).order_by().values_list("leg", "outcome").annotate(n=Count("id"))
+    faults = residency.tally_faults((outcome, n) for _, outcome, n in found)
+    recalled = residency.tally_faults((outcome, n) for leg, outcome, n in found if leg == newest.pk).served
     own = newest.turns if newest.state in LIVE_STATES else 0
     return readout.ResidentCounts(
-        selected=len(last.contributors or ()) + faults["recalled"] + own,
+        selected=len(last.contributors or ()) + recalled + own,
         elided=relay.turns_used - own,
-        served=faults["served"],
-        refused=faults["refused"],
+        served=faults.served,
+        refused=faults.refused,
     )
-
-
-def _spans(omitted: Any) -> int:
-    return sum(int(item.get("count", 1)) if isinstance(item, Mapping) else 1 for item in omitted or ())
 
 
 def _assumptions(relay: Relay) -> readout.AssumptionCounts | None:

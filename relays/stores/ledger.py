@@ -6,10 +6,10 @@ Baton contract: "the row id exists (rows travel under `refs/relay/ledger/<relay>
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from relays.core.pointers import Answer, Kind, PointerError, Verdict, check_ref
+from relays.core.pointers import Answer, Kind, PointerError, Verdict, check_ref, first_known
 from relays.models import LedgerRow, Relay
 from relays.stores.base import StoreUnavailable
 from relays.stores.git import GitStore
@@ -50,23 +50,24 @@ class LedgerStore:
 
     def _by_id(self, ids: Sequence[str]) -> dict[str, Answer]:
         here = set(LedgerRow.objects.filter(pk__in=ids).values_list("pk", flat=True))
-        answers = dict.fromkeys(here, Answer(Verdict.VERIFIED, "a ledger row"))
-        absent = [row for row in ids if row not in here]
-        owners = {row: row.rsplit(".", 2)[0] if row.count(".") >= 2 else "" for row in absent}
+        owners = {row: row.rsplit(".", 2)[0] if row.count(".") >= 2 else "" for row in ids if row not in here}
         known = set(Relay.objects.filter(pk__in=set(owners.values())).values_list("pk", flat=True))
         travelled: dict[str, set[str] | None] = {}
-        for row, owner in owners.items():
-            if owner in known:
-                answers[row] = Answer(Verdict.DANGLING, "no such ledger row")
-                continue
+
+        def asked(row: str) -> Iterator[Answer]:
+            """Our own tables, then the ledger that travels with the repository."""
+            if row in here:
+                yield Answer(Verdict.VERIFIED, "a ledger row")
+            elif owners[row] in known:
+                yield Answer(Verdict.DANGLING, "no such ledger row")
+            owner = owners[row]
             if owner not in travelled:
                 travelled[owner] = self._travelled(owner)
-            rows = travelled[owner]
-            if rows is not None and row in rows:
-                answers[row] = Answer(Verdict.VERIFIED, "a row of the ledger that travels with the repository")
-            else:
-                answers[row] = Answer(Verdict.UNKNOWN, "a row of a relay that is not known here")
-        return answers
+            if row in (travelled[owner] or ()):
+                yield Answer(Verdict.VERIFIED, "a row of the ledger that travels with the repository")
+            yield Answer(Verdict.UNKNOWN, "a row of a relay that is not known here")
+
+        return {row: first_known(asked(row)) for row in ids}
 
     def _travelled(self, relay_id: str) -> set[str] | None:
         if self.git is None or not relay_id:

@@ -131,12 +131,12 @@ def lay_back(tree: "WorkTree", sha: str) -> str:
     if not parents:
         raise StoreUnavailable(f"{sha} is not parked work: it has no parent")
     same = _tree_of(tree, parents[0]) == _tree_of(tree, head)
-    state = tree.state()
+    state = tree.state(parked=True)
     if not state.known or state.operation:
         raise StoreUnavailable(f"the work tree is busy: {state.operation or 'it cannot be read'}", where=str(tree.path))
-    if state.dirty:
-        if same and _trees(tree)[0] == _tree_of(tree, sha):
-            return APPLIED
+    if state.dirty and same and _trees(tree)[0] == _tree_of(tree, sha):
+        return APPLIED
+    if state.parked_paths:  # what lies inside another repository could be neither kept nor cleaned, and is no hindrance
         raise StoreUnavailable(
             "the work tree holds other changes", where=str(tree.path), fix="store and clean it first"
         )

@@ -96,7 +96,7 @@ class WorkTree:
         return name.removeprefix("refs/heads/") or None
 
     def state(self, parked: bool = False) -> TreeState:
-        """The tree now. Never raises: a tree that cannot be read is `known=False`, which no rule takes for clean.
+        """The tree now. Never raises: one that cannot be read is `known=False`, and `dirty` has the line that says why.
 
         `parked`: the agent parked its work. Of the dirty paths those count as parked that `store_wip` can keep whole:
         all but what lies inside another repository (a submodule, or a repository made inside this one).
@@ -104,8 +104,8 @@ class WorkTree:
         try:
             operation = self.operation()
             dirty, whole = self._dirty()
-        except StoreUnavailable:
-            return TreeState(known=False)
+        except StoreUnavailable as error:
+            return TreeState(dirty=(plain(error.evidence),), known=False)
         if not parked:
             return TreeState(dirty, operation=operation)
         return TreeState(dirty, parked=bool(whole) or not dirty, parked_paths=whole, operation=operation)

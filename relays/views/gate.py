@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from django.contrib import messages
-from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.shortcuts import render
 from django.urls import reverse
@@ -97,7 +96,7 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
     try:
         outcome = _decide(request, found, form)
     except NotPermitted as refusal:
-        raise PermissionDenied(str(refusal)) from refusal
+        return _page(request, access.load_gate(request, pk), typed, status=403, refused_line=str(refusal))
     except ChangedSinceSeen as change:
         return _page(request, access.load_gate(request, pk), typed, status=409, changed_line=str(change))
     except Refused as refusal:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relays.core.assumptions import Action, Source, assess, effect, tally
+from relays.core.assumptions import Action, Source, assess, effect
 from relays.core.vocabulary import Ask
 
 
@@ -51,12 +51,6 @@ def test_an_effect_needs_every_cited_assumption_usable():
         ("db", "query"),
         ("gone", "query"),
     ]
-
-
-def test_the_tally_has_all_three():
-    assert tally(["use", "query", "use"]) == {"use": 2, "query": 1, "refresh": 0}
-    with pytest.raises(ValueError, match="guess"):
-        tally(["guess"])
 
 
 @given(st.sampled_from(list(Source)), st.floats(0, 1), st.floats(0, 1))

@@ -279,3 +279,18 @@ def test_no_next_action_is_named_with_its_candidates() -> None:
     offered: NextAction = choose_next_action(ACTIONS[2])
     decision = decide(view(armed=True, actions=ACTIONS[2]))
     assert decision.hold is Hold.AMBIGUOUS_NEXT_ACTION and decision.detail == offered.candidates
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=12))
+def test_armed_is_sticky_and_phases_only_go_forward(steps: list[tuple[bool, bool]]) -> None:
+    """One leg, boundary after boundary: (a mark is crossed, the safe point holds)."""
+    armed = False
+    for number, (is_crossed, is_safe) in enumerate(steps):
+        decision = decide(
+            view(armed=armed, crossed=CROSSED if is_crossed else None, tree=TREES[0] if is_safe else TREES[1])
+        )
+        assert decision.armed == any(crossed for crossed, _ in steps[: number + 1])
+        assert decision.end == (decision.armed and is_safe)
+        if decision.end:
+            return
+        armed = decision.armed

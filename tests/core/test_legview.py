@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from relays.core import legview
 from relays.core.events import Event, parse_line
 from relays.core.legview import LegView
-from relays.core.usage import Buckets, resident
+from relays.core.usage import Buckets, resident, warmth
 
 
 class Stream:
@@ -131,16 +131,17 @@ def test_cache_state_changes_nothing_that_a_rule_reads():
         stream.tool("t")
         stream.call("b", **{bucket: 1500}, output=5)
         stream("boundary", next_actions=["go on"], final=False)
-    assert (warm.view.cache, cold.view.cache) == ("warm", "cold")
+    assert [warmth(stream.view.calls["b"].buckets) for stream in (warm, cold)] == ["warm", "cold"]
     read = ("turns", "resident", "last_growth", "output", "new_results", "largest_result", "peak", "peak_turn")
     for name in (*read, "next_actions", "final", "externalized", "tree_parked", "in_flight", "spend", "unpriced"):
         assert getattr(warm.view, name) == getattr(cold.view, name), name
 
 
-def test_a_cache_that_is_not_reported_is_unknown(leg):
-    assert leg.view.cache == "unknown"
+def test_a_cache_that_is_not_reported_is_told_from_a_cold_one(leg):
     leg.call("a", input=10, cache_read=None)
-    assert leg.view.cache == "unknown"
+    assert not leg.view.calls["a"].cache_reported
+    leg.call("b", input=10, cache_read=0)
+    assert leg.view.calls["b"].cache_reported
 
 
 def test_scripted_usage_is_labelled(leg):

@@ -2,7 +2,7 @@ import itertools
 
 import pytest
 
-from relays.core.promotion import Outcome, judge, outcome_of, tally
+from relays.core.promotion import Outcome, judge, outcome_of
 from relays.core.vocabulary import Ask
 
 
@@ -45,7 +45,3 @@ def test_evidence_that_nobody_checked_promotes_nothing():
     assert outcome_of(payload, "verified") == "promoted"
     assert outcome_of({"slug": "port", "class": "durable"}, "verified") == "ambiguous"
     assert outcome_of({"slug": "port"}, "verified") == "expired"
-
-
-def test_the_tally_has_all_four():
-    assert tally(["expired", "expired"]) == {"promoted": 0, "refused": 0, "expired": 2, "ambiguous": 0}

@@ -7,8 +7,8 @@ import pytest
 
 from relays.core.baton import BatonError, canonical, check_new, digest, read, unique
 from relays.core.objective import Pin, Reconciliation, make_pin, pin_digest, reconcile, verifies
-from relays.core.pointers import Answer, Kind, PointerError, Verdict, check_ref
-from relays.core.reload import climb, combine, pointers_of
+from relays.core.pointers import Answer, Kind, PointerError, Verdict, check_ref, first_known
+from relays.core.reload import climb, pointers_of
 from relays.core.strictjson import write
 from tests.core.batons import OTHER, SHA, plain, text_of
 from tests.vectors.load import exact, vector, vectors
@@ -162,9 +162,13 @@ def test_resolver_commit(name, said):
 
 def test_resolve_multi():
     row = vector("resolve-multi")
-    assert combine([Verdict(one) for one in row["input"]["chain"]]) == row["expected"]["verdict"]
-    assert combine([Verdict.UNKNOWN, Verdict.UNKNOWN]) is Verdict.UNKNOWN
-    assert combine([]) is Verdict.UNKNOWN
+    chain = [Answer(Verdict(one), f"store {place}") for place, one in enumerate(row["input"]["chain"])]
+    assert first_known(chain).verdict == row["expected"]["verdict"]
+    assert first_known([chain[0], chain[0]]) == chain[0]
+    assert first_known([]).verdict is Verdict.UNKNOWN
+    asked = iter(chain)
+    first_known(asked)
+    assert list(asked) == chain[2:], "no store is asked after the one that knows"
 
 
 def test_resolve_empty_ref_is_refused_at_step_1_here():

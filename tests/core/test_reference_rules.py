@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from relays.core.boundary import BoundaryView, Green, decide
 from relays.core.donewhen import DoneVerdict, Truth
 from relays.core.externalize import GateVerdict, LoadBearing, ephemeral, gate
 from relays.core.lifecycle import EndView, judge_end
@@ -16,17 +17,16 @@ from relays.core.pointers import Answer, Kind, PointerError, Verdict, parse_poin
 from relays.core.policy import PolicyError, build
 from relays.core.progress import after_leg, count
 from relays.core.rotation import (
-    ArmFire,
     AxisUse,
-    baseline_after_arm,
     cap,
     ceiling_hit,
     ceiling_tokens,
     crossed,
     may_arm,
+    verified_total,
 )
 from relays.core.safepoint import NextAction, SafePoint, TreeState, choose_next_action, judge
-from relays.core.vocabulary import Cause, Hold, Reason
+from relays.core.vocabulary import Cause, Hold, Mode, Reason
 from tests.vectors.load import exact, vector, vectors
 
 AREAS = (
@@ -104,12 +104,38 @@ def test_a_mark_outside_its_range_is_refused_by_the_policy(identifier: str) -> N
             build({}, None, {key: mark})
 
 
+def at_boundary(armed: bool, is_crossed: bool, is_safe: bool) -> BoundaryView:
+    """A boundary of an enforced leg with the gate passed, where only these three differ."""
+    tree = TreeState() if is_safe else TreeState(dirty=("a.py",))
+    return BoundaryView(
+        mode=Mode.ENFORCE,
+        armed=armed,
+        crossed=AxisUse("context", 60, 100, 0.5) if is_crossed else None,
+        may_arm=True,
+        in_flight=frozenset(),
+        tree=tree,
+        safe=judge((), tree, ONE),
+        gate=GateVerdict(True),
+        done=None,
+        watch_quiet=None,
+        ceiling=False,
+        draining="",
+        drain_over=False,
+        cap=cap([], START, 0),
+        green=Green.NONE,
+        final=False,
+        told=False,
+    )
+
+
 @pytest.mark.parametrize("row", exact("arm_fire"), ids=by_id)
 def test_arm_fire(row: dict[str, Any]) -> None:
-    leg, states, reasons = ArmFire(), [], []
+    armed, states, reasons = False, [], []
     for is_crossed, is_safe in row["input"]["steps"]:
-        states.append(str(leg.step(is_crossed, is_safe)))
-        reasons.append(str(leg.reason or ""))
+        decision = decide(at_boundary(armed, is_crossed, is_safe))
+        armed = decision.armed
+        states.append("fired" if decision.end else "armed" if armed else "disarmed")
+        reasons.append(str(safe_end(1, 3)) if decision.end else str(Reason.ARMED) if armed else "")
     assert states == row["expected"]["states"]
     if "reasons" in row["expected"]:
         assert reasons == row["expected"]["reasons"]
@@ -240,16 +266,17 @@ def test_a_ledger_line_is_a_pointer_that_the_gate_asks_for() -> None:
 
 @pytest.mark.parametrize("row", exact("hysteresis"), ids=by_id)
 def test_hysteresis(row: dict[str, Any]) -> None:
-    armed, baseline, admitted = 0, 0, []
+    armed, baseline, closed, admitted = 0, 0, 0, []
     baseline_after_unknown: int | None = None
     for step in row["input"]["sequence"]:
-        total = step.get("steps")  # absent where the reader's verdict is unknown
-        since = None if total is None else total - baseline
-        admitted.append(may_arm(armed, since, row["input"]["min_steps"]))
+        steps = step.get("steps")  # of the relay in all; absent where the reader's verdict is unknown
+        total = verified_total(closed, None if steps is None else steps - closed)
+        admitted.append(may_arm(armed, total - baseline, row["input"]["min_steps"]))
         if step.get("then_note_armed") or step.get("then_note_armed_anyway"):
-            armed, baseline = armed + 1, baseline_after_arm(baseline, total)
-            if total is None:
+            armed, baseline = armed + 1, total
+            if steps is None:
                 baseline_after_unknown = baseline
+        closed = total
     assert admitted == row["expected"]["may_arm"]
     assert baseline_after_unknown == row["expected"].get("baseline_after_unknown_note")
 
@@ -309,7 +336,7 @@ def safe_end(empty_legs: int, limit: int) -> Reason:
 def halts(progress: list[int | None], limit: int) -> list[bool]:
     run, found = 0, []
     for steps in progress:
-        run = after_leg(run, steps, limit).run
+        run = after_leg(run, steps)
         found.append(safe_end(run, limit) is Reason.NO_PROGRESS)
     return found
 

@@ -88,15 +88,27 @@ def test_any_text_behind_a_canonical_baton_is_refused(tail):
 
 
 def test_what_was_left_behind_is_counted_with_digests():
-    spans = omitted_spans([("turn", 12, D), ("tool_result", 0, ""), ("seed", 3, D)], reason="leg 4 closed")
-    assert [one.as_mapping() for one in spans] == [
-        {"index": 0, "role": "turn", "count": 12, "digest": D, "reason": "leg 4 closed"},
-        {"index": 1, "role": "seed", "count": 3, "digest": D, "reason": "leg 4 closed"},
+    turns = [f"{number:064x}" for number in range(5)]
+    spans = [one.as_mapping() for one in omitted_spans(turns, listed=3)]
+    assert [(one["index"], one["role"], one["count"], one["digest"]) for one in spans[:3]] == [
+        (1, "turn", 1, turns[0]),
+        (2, "turn", 1, turns[1]),
+        (3, "turn", 1, turns[2]),
     ]
-    assert omitted_total(spans) == 15
+    rest = spans[3]
+    assert (rest["index"], rest["count"]) == (4, 2)
+    assert rest["digest"] == hashlib.sha256((turns[3] + turns[4]).encode()).hexdigest()
+    assert {one["reason"] for one in spans} == {"a transcript is never carried"}
 
 
-@pytest.mark.parametrize("span", [("turn", 1, ""), ("turn", -1, D), ("so far we", 1, D), ("turn", 1, "D" * 64)])
-def test_a_span_that_could_not_be_named_again_is_refused(span):
-    with pytest.raises(SeedError):
-        omitted_spans([span], reason="leg 4 closed")
+@given(st.integers(0, 30), st.integers(1, 10))
+def test_omitted_counts_every_turn_however_many_are_listed(turns, listed):
+    spans = omitted_spans([D] * turns, listed=listed)
+    assert len(spans) <= listed + 1
+    assert omitted_total([one.as_mapping() for one in spans]) == turns
+
+
+@pytest.mark.parametrize("digest", ["", "D" * 64, D + "\n", "so far we"])
+def test_a_turn_that_could_not_be_named_again_is_refused(digest):
+    with pytest.raises(SeedError, match="turn 2"):
+        omitted_spans([D, digest])

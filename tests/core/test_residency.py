@@ -69,7 +69,9 @@ def test_states_follow_verdicts():
 
 
 def test_served_and_refused():
-    assert tally_faults(["page_in", "deny", "query_user", "continue_with_pointer", "page_in"]) == FaultTally(2, 2)
+    found = [("page_in", 1), ("deny", 1), ("query_user", 3), ("continue_with_pointer", 5), ("page_in", 2)]
+    assert tally_faults(found) == FaultTally(3, 4)
+    assert tally_faults([]) == FaultTally(0, 0)
 
 
 SPANS = [

@@ -10,11 +10,8 @@ from hypothesis import strategies as st
 
 from relays.core.policy import Policy, build
 from relays.core.rotation import (
-    ArmFire,
-    ArmState,
     AxisUse,
     axis_uses,
-    baseline_after_arm,
     cap,
     ceiling_hit,
     ceiling_tokens,
@@ -22,8 +19,8 @@ from relays.core.rotation import (
     crossed,
     mark_tokens,
     may_arm,
+    verified_total,
 )
-from relays.core.vocabulary import Reason
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -163,13 +160,11 @@ def test_hysteresis() -> None:
     assert may_arm(1, 1, 1)
     assert not may_arm(3, 4, 5)
     assert may_arm(3, 0, 0)  # off
-    assert not may_arm(1, None, 1)  # the store did not answer
-    assert may_arm(1, None, 0)
 
 
-def test_an_arm_at_an_unknown_total_leaves_the_baseline() -> None:
-    assert baseline_after_arm(4, None) == 4
-    assert baseline_after_arm(4, 7) == 7
+def test_a_store_that_does_not_answer_shows_nothing_more() -> None:
+    assert verified_total(4, None) == verified_total(4, 0) == 4
+    assert verified_total(4, 3) == 7
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20), st.integers(0, 20))
@@ -215,19 +210,3 @@ def test_never_more_than_the_limit_in_any_window(gaps: list[int], limit: int) ->
             assert cap(entries, verdict.next_at, limit).admit
     for entry in entries:
         assert sum(entry <= other < entry + timedelta(hours=1) for other in entries) <= limit
-
-
-@given(st.lists(st.tuples(st.booleans(), st.booleans()), max_size=12))
-def test_armed_is_sticky_and_phases_only_go_forward(steps: list[tuple[bool, bool]]) -> None:
-    order = [ArmState.DISARMED, ArmState.ARMED, ArmState.FIRED]
-    leg, rank, ever_crossed = ArmFire(), 0, False
-    for is_crossed, is_safe in steps:
-        ever_crossed |= is_crossed
-        state = leg.step(is_crossed, is_safe)
-        assert order.index(state) >= rank
-        rank = order.index(state)
-        assert (state is not ArmState.DISARMED) == ever_crossed
-        if state is ArmState.FIRED:
-            assert leg.reason is Reason.ROTATED
-    fires = [i for i, (_, safe) in enumerate(steps) if safe and any(c for c, _ in steps[: i + 1])]
-    assert (leg.state is ArmState.FIRED) == bool(fires)

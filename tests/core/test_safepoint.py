@@ -42,7 +42,7 @@ def test_a_tree_that_could_not_be_read_counts_as_dirty() -> None:
         assert not tree.green_or_parked
         assert judge((), tree, ONE).hold is Hold.TREE_DIRTY_UNPARKED
     why = judge((), TreeState(dirty=("git did not answer",), known=False), ONE).detail[Hold.TREE_DIRTY_UNPARKED]
-    assert why == ("the tree could not be read", "git did not answer")
+    assert why == ("the tree could not be read: git did not answer",)
 
 
 def test_parked_means_that_the_agent_said_so() -> None:

@@ -222,6 +222,7 @@ def test_each_of_them_alone_refuses(course: Start, declared: dict[str, Any], lab
     assert relay.boundaries(0)[0].hold_detail[0].startswith(f"{label}: ")
 
 
+@pytest.mark.slow
 def test_a_fact_of_this_turn_only_holds_nothing(course: Start) -> None:
     fleeting = {"kind": "fact", "label": "Cursor is at line 3", "class": "turn", "backing": None}
     relay = course(**player([*turn(), fleeting, *boundary("Go on.", final=True)]))

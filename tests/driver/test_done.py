@@ -123,6 +123,7 @@ def test_a_green_command_that_passes_lets_it_rotate_and_is_kept_for_its_tip(cour
     assert CommandResult.objects.filter(relay=relay.pk, command="true").count() == 1, "the tip is the same"
 
 
+@pytest.mark.slow
 def test_no_issue_file_is_not_done(course: Start, tmp_path: Any) -> None:
     relay = course(repo=make_repo(tmp_path / "bare"), **player(ENDS))
     relay.step()

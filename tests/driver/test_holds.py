@@ -1,12 +1,14 @@
 """What a boundary is held by, and that the ceiling parks with everything kept."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from relays.models import Fact, RelayStatus
 from tests.builders import git
+from tests.driver.course import boundary, commit, player, turn
 
 HELD = [
     ("plant", "1", "RELAY_NOT_EXTERNALIZED"),
@@ -43,7 +45,7 @@ def test_an_armed_leg_is_held_and_the_ceiling_parks_with_everything_kept(
     assert relay.baton.tombstone.reason == "RELAY_PARKED_UNSAFE"
 
 
-def test_dirty_work_is_judged_as_it_was_left_then_stored_under_its_ref(course: Callable[..., Any]) -> None:
+def test_dirty_work_is_judged_as_it_was_left_then_stored_and_laid_back(course: Callable[..., Any]) -> None:
     relay = course(issues=2, args={"items": "1", "dirty": "1"})
     relay.drive()
     (leg,) = relay.legs
@@ -54,18 +56,13 @@ def test_dirty_work_is_judged_as_it_was_left_then_stored_under_its_ref(course: C
     assert git(relay.worktree, "status", "--porcelain") == "?? work/scratch.txt", "the tree itself is as it was"
     assert leg.hold == "TREE_DIRTY_UNPARKED", "storing by the driver makes no safe point"
 
-
-def test_an_approved_park_lays_the_dirty_work_back(course: Callable[..., Any]) -> None:
-    relay = course(issues=2, args={"items": "1", "dirty": "1"})
-    relay.drive()
     git(relay.worktree, "clean", "-fdq")
     relay.approve("RELAY_PARKED_UNSAFE")
     relay.step()
-    legs = relay.legs
-    assert [leg.number for leg in legs] == [0, 1]
-    assert legs[1].wip_laid_back == "applied"
-    stored = git(relay.worktree, "show", f"refs/relay/wip/{relay.pk}/1:work/scratch.txt")
-    assert stored.splitlines() == ["Left over from #1.", "Left over from #2."]
+    assert [leg.number for leg in relay.legs] == [0, 1]
+    assert relay.legs[1].wip_laid_back == "applied"
+    again = git(relay.worktree, "show", f"refs/relay/wip/{relay.pk}/1:work/scratch.txt")
+    assert again.splitlines() == ["Left over from #1.", "Left over from #2."]
 
 
 def test_a_planted_fact_is_named_with_what_would_externalize_it(course: Callable[..., Any]) -> None:
@@ -115,3 +112,24 @@ def test_parked_work_crosses_the_rotation_and_lies_there_before_the_agent_starts
     assert legs[1].wip_laid_back == "applied"
     assert relay.relay.status == RelayStatus.DONE
     assert (relay.worktree / "work/1.md").exists()
+
+
+def test_a_tree_that_cannot_be_read_holds_and_says_why_in_one_line(
+    course: Callable[..., Any], meanwhile: Callable[..., None]
+) -> None:
+    script = [*commit("work.txt"), *turn(), *boundary("Go on."), *turn(), *boundary("Go on.", final=True)]
+    relay = course(**player(script))
+
+    def spoil() -> None:
+        (Path(git(relay.worktree, "rev-parse", "--absolute-git-dir")) / "index").write_bytes(b"garbage")
+
+    meanwhile(1, spoil)
+    relay.step()
+    held = relay.boundaries(0)[0]
+    assert held.hold == "TREE_DIRTY_UNPARKED"
+    (line,) = held.hold_detail
+    assert line.startswith("the tree could not be read: git cannot answer: ") and "index" in line
+    (leg,) = relay.legs
+    assert (leg.reason, leg.hold) == ("RELAY_PARKED_UNSAFE", "TREE_DIRTY_UNPARKED")
+    (gate,) = relay.gates
+    assert line in gate.items

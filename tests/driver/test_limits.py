@@ -76,8 +76,8 @@ def test_a_commit_outside_the_region_is_a_finding_and_no_progress(course: Start)
         (["leg.turns=2"], "turns"),
         (["leg.output_tokens=25"], "output"),
         (["leg.wall=1s", "mark.wall=0.3"], "wall"),
-        (["leg.spend=1"], "spend"),
-        (["mark.context_tokens=1000"], "context"),
+        pytest.param(["leg.spend=1"], "spend", marks=pytest.mark.slow),
+        pytest.param(["mark.context_tokens=1000"], "context", marks=pytest.mark.slow),
     ],
     ids=["turns", "output", "wall", "spend", "context"],
 )
@@ -90,6 +90,7 @@ def test_each_limit_of_a_leg_arms_it(course: Start, sets: list[str], axis: str) 
     assert relay.boundaries(0)[-1].axes[axis][0] > 0
 
 
+@pytest.mark.slow
 def test_a_leg_without_limits_arms_by_its_window_alone(course: Start) -> None:
     rising = [step for used in (300, 599, 600) for step in (*turn(used), *boundary("Go on."))]
     relay = course(**player(rising), sets=SMALL)
@@ -117,6 +118,7 @@ def test_the_first_arm_is_free_and_a_later_one_needs_progress(course: Start) -> 
     assert (relay.legs[2].armed, relay.legs[2].reason) == (False, "RELAY_ROTATED")
 
 
+@pytest.mark.slow
 def test_the_ceiling_knows_no_hysteresis(course: Start) -> None:
     script = {"0": [*turn(700), *boundary("Go on.")], "*": [*turn(950), *boundary("Go on.")]}
     relay = course(**player(script), sets=SMALL)
@@ -227,6 +229,7 @@ def test_a_spent_budget_stays_spent_until_a_person_gives_a_new_limit(course: Sta
     assert relay.relay.legs_used == 3
 
 
+@pytest.mark.slow
 def test_what_is_left_crosses_the_rotation(course: Start) -> None:
     relay = course(**player(WORK), sets=["envelope.turns=2"])
     relay.drive()

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from relays.actions import park, resume
 from relays.driver import advance
 from relays.models import LegState, RegionLease, Relay, RelayStatus
@@ -29,6 +31,7 @@ def test_a_park_drains_to_a_rotation_without_successor_or_episode(course: Start,
     assert relay.baton.tombstone.reason == "RELAY_ROTATED"
 
 
+@pytest.mark.slow
 def test_a_draining_leg_is_told_what_holds(course: Start, meanwhile: At) -> None:
     relay = course(issues=3, args={"items": "3"})
     meanwhile(1, lambda: park.park(operator(), relay.pk))

@@ -50,7 +50,6 @@ STEPS: list[tuple[str, Any, str, dict[str, Any]]] = [
     ("before the end is recorded", Ending, "record", {}),
     ("the end is recorded", Ending, "record", {"after": True}),
     ("before it is judged again", Ending, "again", {}),
-    ("before parked work is stored", Ending, "store_work", {}),
     ("before the transaction", baton_maker, "gather", {"after": True}),
     ("inside the transaction", Ending, "_move_on", {}),
     ("the successor's row is written", successor, "make", {"after": True}),
@@ -159,6 +158,7 @@ def test_a_supervisor_that_fails_says_so_where_a_person_looks(course: Start, mon
     assert relay.relay.status == RelayStatus.READY and relay.relay.status_why == ""
 
 
+@pytest.mark.slow
 def test_a_tool_that_ran_when_the_supervisor_died_counts_as_in_flight(course: Start, killed: Kill) -> None:
     script = [
         *turn(),

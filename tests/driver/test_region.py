@@ -82,6 +82,7 @@ def test_a_leg_whose_region_another_holds_waits_without_an_episode(course: Start
     assert RegionLease.objects.get(relay=first.pk).held, "taken again at the start of the leg"
 
 
+@pytest.mark.slow
 def test_a_released_region_is_taken_again_by_the_next_leg(course: Start) -> None:
     relay = course(**work("docs"))
     relay.step()

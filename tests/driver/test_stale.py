@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
 from django.utils import timezone
 
 from relays.core import baton as batons
@@ -192,6 +193,7 @@ def test_a_repository_that_does_not_answer_starts_no_leg_and_is_asked_again_with
     assert (relay.legs[0].fidelity_unknown, relay.legs[0].fidelity_dangling) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_repository_that_does_not_answer_before_leg_0_waits_too(course: Start) -> None:
     relay = course(**player(SCRIPT))
     repo = Path(relay.relay.repo)

@@ -1,5 +1,6 @@
 """A leg whose agent does not start: tried again, then a person is asked; and who may drive it at all."""
 
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import timedelta
@@ -28,8 +29,11 @@ MISNAMED = {"agent": "command", "args": {"argv": '["relaysite-no-such-program"]'
 
 @pytest.mark.parametrize(
     ("agent", "evidence"),
-    [(MISSING, "/nowhere/agent"), (GONE_AT_ONCE, "exited with 7"), (MISNAMED, "relaysite-no-such-program")],
-    ids=["no program", "exits at once", "not on the path"],
+    [
+        pytest.param(MISSING, "/nowhere/agent", id="no program"),
+        pytest.param(GONE_AT_ONCE, "exited with 7", id="exits at once"),
+        pytest.param(MISNAMED, "relaysite-no-such-program", id="not on the path", marks=pytest.mark.slow),
+    ],
 )
 def test_two_failed_starts_wait_and_the_third_asks(course: Start, agent: dict[str, Any], evidence: str) -> None:
     relay = course(**agent)
@@ -109,6 +113,7 @@ def test_a_start_that_fails_from_a_gate_takes_it_back_with_its_error(course: Sta
     assert [leg.number for leg in relay.legs] == [0, 1]
 
 
+@pytest.mark.slow
 def test_a_gate_is_dispatched_by_the_start_and_confirmed_by_the_first_event(course: Start, meanwhile: At) -> None:
     dirty = [*turn(950), {"do": "write", "path": "half.txt", "text": "x"}, *boundary("Go on.")]
     relay = course(
@@ -176,3 +181,22 @@ def test_a_lost_host_closes_its_leg_unsafe_and_the_approval_must_say_so(course: 
         relay.approve("RELAY_PARKED_UNSAFE")
     relay.approve("RELAY_PARKED_UNSAFE", host_dead=True)
     assert relay.open_leg.number == 1
+
+
+@pytest.mark.slow
+def test_of_two_supervisors_one_drives_and_the_other_leaves_it_alone(
+    course: Start, process_env: dict[str, str], settings: Any
+) -> None:
+    slowly = [*commit("a.txt"), *turn(), {"do": "sleep", "seconds": 4}, *boundary("Go on.", final=True)]
+    relay = course(**player(slowly), sets=["envelope.legs=1"])
+    env = {**process_env, "RELAY_VAR": str(settings.RELAY_VAR)}
+    command = [sys.executable, "manage.py", "relay", "supervise", str(relay.open_leg.pk)]
+    both = [
+        subprocess.Popen(command, cwd=settings.BASE_DIR, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        for _ in range(2)
+    ]
+    said = [one.communicate(timeout=90)[0].decode() for one in both]
+    assert sum("driven already" in text for text in said) == 1, said
+    (leg,) = relay.legs
+    assert (leg.number, leg.reason, leg.attempts, leg.turns) == (0, "RELAY_ROTATED", 0, 1)
+    assert relay.open_leg is None and relay.relay.legs_used == 1

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from relays.core import baton as batons
+from relays.core import reset as reset_core
 from relays.core.baton import Baton
 from tests.builders import git, make_repo
 
@@ -144,7 +145,11 @@ def test_a_reset_seeds_with_preamble_pin_and_baton_alone(seen: Seen) -> None:
     assert len({reset["seed_digest"] for reset in seen.resets}) == 12
     for reset in seen.resets:
         assert [part["kind"] for part in reset["contributors"]] == ["preamble", "objective_pin", "baton"]
-        assert len(reset["omitted"]) >= 4, "each turn of the old leg is listed as left behind"
+    turns = {leg["id"]: leg["turns"] for leg in seen.legs}
+    for reset in seen.resets:
+        assert reset_core.omitted_total(reset["omitted"]) == turns[reset["old_leg_id"]] >= 4
+        assert [span["index"] for span in reset["omitted"]] == list(range(1, len(reset["omitted"]) + 1))
+        assert len({span["digest"] for span in reset["omitted"]}) == len(reset["omitted"])
 
 
 def test_peaks_stay_under_the_ceiling_and_flat(seen: Seen) -> None:

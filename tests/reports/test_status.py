@@ -9,7 +9,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from relays.core.objective import make_pin
-from relays.models import Assumption, Baton, Call, Decision, Leg, Relay
+from relays.core.reset import omitted_spans
+from relays.models import Assumption, Baton, Call, Decision, Leg, PageFault, Relay, ResetTransaction
 from relays.reports import status as report
 from tests.report_builders import Story
 from tests.web_builders import make_leg, make_relay, make_user
@@ -90,6 +91,29 @@ def test_readout_comes_from_records(story: Story) -> None:
     assert lines["reset"].startswith(f"old_trace={story.legs[1].trace} new_trace={leg.trace} seed_digest=")
     assert lines["cache"] == "warm (cost only)"
     assert lines["memory"] == "not yet"
+
+
+def test_what_was_served_and_refused_is_counted_over_all_legs(story: Story) -> None:
+    newest, seq = story.legs[-1], 0
+    before = report.status(story.relay.pk)["readout"]["resident_view"]
+    assert before.endswith("page_faults=0/0")
+    selected = int(before.split()[0].partition("=")[2])
+    for leg, outcomes in ((story.legs[0], ("page_in", "deny")), (newest, ("page_in", "query_user", "page_in"))):
+        for outcome in (*outcomes, "continue_with_pointer"):
+            seq += 1
+            PageFault.objects.create(
+                leg=leg, seq=seq, kind="file", ref="a", required=True, outcome=outcome, at=story.clock
+            )
+    after = report.status(story.relay.pk)["readout"]["resident_view"]
+    assert after.startswith(f"selected={selected + 2} "), "the newest leg holds what it recalled"
+    assert after.endswith("page_faults=3/2")
+
+
+def test_omitted_counts_turns_that_are_listed_as_one(story: Story) -> None:
+    last = ResetTransaction.objects.filter(old_leg__relay=story.relay).order_by("-id")[0]
+    last.omitted = [span.as_mapping() for span in omitted_spans(["0" * 64] * 7, listed=2)]
+    last.save()
+    assert report.status(story.relay.pk)["readout"]["reset"].endswith(" omitted=7")
 
 
 def test_a_cache_that_is_not_reported_is_unknown(story: Story) -> None:

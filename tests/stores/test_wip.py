@@ -158,6 +158,16 @@ class TestLayBack:
         assert tree.state().green_or_parked
         assert head(repo, REF) == sha
 
+    def test_another_repository_inside_is_no_hindrance(self, repo: Path, tree: WorkTree) -> None:
+        (repo / "new").write_text("kept")
+        sha = tree.store_wip(REF, "x")
+        assert sha is not None
+        git(repo, "init", "-q", "inside")
+        (repo / "inside" / "a").write_text("x")
+        tree.clean_to_head()
+        assert tree.lay_back(sha) == "applied"
+        assert (repo / "new").read_text() == "kept" and (repo / "inside" / "a").exists()
+
     def test_an_ignored_file_in_the_way_is_not_overwritten(self, repo: Path, tree: WorkTree) -> None:
         (repo / "tool.log").write_text("forced")
         git(repo, "add", "-f", "tool.log")

@@ -58,11 +58,13 @@ class TestState:
         assert tree.state(parked=True).unparked == ("inner/",)
 
     def test_no_answer_is_unknown(self, tmp_path: Path, repo: Path) -> None:
-        assert not WorkTree(tmp_path / "nowhere").state().known
+        gone = WorkTree(tmp_path / "nowhere").state(parked=True)
+        assert (gone.known, gone.dirty, gone.parked) == (False, ("the work tree is gone",), False)
         (repo / ".git" / "index").write_bytes(b"garbage")
         state = WorkTree(repo).state()
         assert not state.known
         assert not state.green_or_parked
+        assert len(state.dirty) == 1 and state.dirty[0].startswith("git cannot answer: ")
 
     def test_it_takes_no_lock_and_writes_no_index(self, repo: Path, tree: WorkTree) -> None:
         os.utime(repo / "README.md", (1, 1))
