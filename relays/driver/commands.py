@@ -4,6 +4,7 @@ rules.md, done_when: "`sh -c` on a clean checkout of the tip, contained like an 
 """
 
 import contextlib
+import hashlib
 import os
 import select
 import shutil
@@ -13,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO
 
+from django.conf import settings
 from django.utils import timezone
 
 from relays.agents import process
@@ -29,8 +31,12 @@ OUTPUT_KEPT = 4000
 
 
 def marker_of(relay_id: str) -> str:
-    """In the environment of every command of a relay, so that whoever recovers it finds strays. One at a time runs."""
-    return f"cmd-{relay_id}"
+    """In the environment of every command of a relay, so that whoever recovers it finds strays. One at a time runs.
+
+    Two houses on one machine may have relays of one name: the folder of this one tells them apart.
+    """
+    house = hashlib.sha256(str(settings.RELAY_VAR).encode()).hexdigest()[:12]
+    return f"cmd-{house}-{relay_id}"
 
 
 class Running:

@@ -42,16 +42,16 @@ class TestResolve:
     def test_processes_do_not_grow(self, repo: Path, store: GitStore) -> None:
         tip = head(repo)
         store.tree(tip)
-        counts = set()
-        for number in (2, 60):
+        counts = []
+        for number in (2, 2, 60):  # what the tip reaches is asked once, by the first
             some = [Pointer(Kind.COMMIT, f"{n:040x}") for n in range(number)]
             some += [Pointer(Kind.ISSUE, f"#{n}") for n in range(1, number)]
             some += [Pointer(Kind.FILE, f"f{n}") for n in range(number)]
             some += [Pointer(Kind.LEDGER, f"f{n}#L1") for n in range(number)]
             with gitrun.counting() as seen:
                 assert len(bundle(store, tip).resolve(some)) == len(some)
-            counts.add(len(seen))
-        assert len(counts) == 1
+            counts.append(len(seen))
+        assert counts[1] == counts[2] < counts[0]
 
     def test_a_repository_that_is_gone_is_unknown(self, repo: Path, store: GitStore) -> None:
         tip = head(repo)
