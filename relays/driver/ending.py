@@ -66,7 +66,7 @@ class Ending:
         candidates: tuple[str, ...] | None = None,
     ) -> Judged:
         """Judge the leg on the tree as the agent left it; commands for the present tip are run where it would fire."""
-        required = self.leg.armed or bool(self.leg.drain_reason)
+        required = self.leg.armed or self.leg.drain_reason not in ("", "ceiling")
         measured = self.measure.look(statement_required=required, candidates=candidates)
         if measured.stores is not None and self.measure.commands.settle(
             measured.tip, green=measured.safe.safe and measured.gate.admit

@@ -4,37 +4,33 @@ architecture.md, The way of control. Single-threaded: one loop over the agent's 
 requests of people. Whoever kills it at any moment finds everything that it decided in the database.
 """
 
-import hashlib
 import logging
-import secrets
 import signal
 import time
 from dataclasses import replace
-from datetime import datetime, timedelta
-from pathlib import Path
+from datetime import datetime
 from types import FrameType
 
 from django.db import transaction
 from django.utils import timezone
 
-from relays.agents import process, registry
-from relays.agents.base import AgentArgError, LegContext
+from relays.agents import process
+from relays.agents.base import AgentArgError
 from relays.agents.channel import Channel, ChannelError
 from relays.agents.process import AgentProcess, LaunchError
-from relays.core import budget
 from relays.core.boundary import BoundaryDecision, Step
 from relays.core.events import parse_line
 from relays.core.legview import LegView
 from relays.core.lifecycle import EndDecision
 from relays.core.vocabulary import Cause, Hold, Mode
-from relays.driver import advance, asked, budgets, commands, gates, spawn
+from relays.driver import advance, asked, budgets, commands, launching, spawn, starts
 from relays.driver.boundaries import Boundaries
-from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, topic
+from relays.driver.changes import RELAYS, bump, topic
 from relays.driver.claim import AlreadyDriven, Claim, LostClaim, kernel_lock, take
+from relays.driver.draining import Drain
 from relays.driver.ending import Ending, Judged, charge_wall, forced_by
 from relays.driver.ingest import Ingest
 from relays.driver.measure import Measure
-from relays.driver.places import leg_folder
 from relays.driver.prepare import NotNow, Prepare, Ready
 from relays.models import Boundary, Leg, LegState, Relay, RelayStatus
 from relays.stores.gitrun import plain
@@ -46,7 +42,6 @@ POLL = 0.4  # seconds between two looks at the database
 BEAT = 2.0  # seconds between two heartbeats
 FIRST_EVENT = 60.0  # seconds that an agent has for its first event
 STOP_GRACE = 10.0  # seconds that an agent has to exit after it was told `stop`
-STARTS = 3  # failed starts before a person is asked
 
 
 def supervise(leg_pk: int) -> str:
@@ -72,7 +67,7 @@ def supervise(leg_pk: int) -> str:
                 raise
             finally:
                 claim.release()
-        if not supervisor.shutdown:
+        if not supervisor.drain.shutdown:
             # what a bell would lead to, without the way over the broker; reconcile finds it if we die before
             advance.advance(leg.relay_id)
         return said
@@ -105,7 +100,7 @@ class Supervisor:
         self.boundaries = Boundaries(self.relay, leg, claim, self.measure)
         self.agent: AgentProcess | None = None
         self.channel: Channel | None = None
-        self.shutdown = False
+        self.drain = Drain(self.relay, leg, claim)
         self.asked = True  # a boundary was asked since the last main call: the program can be held
         self.last_event = time.monotonic()
         self.waiting_since: float | None = None  # no further model call, but tools still run
@@ -127,7 +122,7 @@ class Supervisor:
                 process.kill_by_marker(commands.marker_of(self.relay.pk))
                 commands.forget_checkouts(self.relay.pk)
             if state == LegState.STARTING:
-                self._back_to_pending("the supervisor died before the agent's first event")
+                starts.back_to_pending(self.leg, self.claim, "the supervisor died before the agent's first event")
                 state = self.leg.state
             if state == LegState.PENDING:
                 return self._start_and_run()
@@ -167,45 +162,8 @@ class Supervisor:
         return self._loop()
 
     def _launch(self, ready: Ready) -> None:
-        folder = leg_folder(self.relay.pk, self.leg.number)
-        folder.mkdir(parents=True, exist_ok=True)
-        channel = Channel(folder)
-        self.channel = channel
-        token, marker = secrets.token_urlsafe(24), f"{self.relay.pk}.{self.leg.number}.{secrets.token_hex(8)}"
-        adapter = registry.adapter(self.relay.agent)
-        launch = adapter.launch(
-            LegContext(
-                relay_id=self.relay.pk,
-                leg=self.leg.number,
-                baton_path=ready.baton_path,
-                worktree=self.relay.worktree,
-                objective=self.relay.objective,
-                done_when=self.relay.done_when,
-                next_action=ready.next_action,
-                window_tokens=self.leg.window_tokens,
-                ceiling_tokens=self.leg.ceiling_tokens,
-                log_dir=str(folder),
-                socket_path=channel.socket_path,
-                token=token,
-                marker=marker,
-                args=self.relay.agent_args,
-            )
-        )
-        # the marker is stored before the process exists: whoever finds this leg later finds its strays
-        with transaction.atomic():
-            self.claim.hold()
-            Leg.objects.filter(pk=self.leg.pk).update(
-                marker=marker, token_hash=hashlib.sha256(token.encode()).hexdigest()
-            )
-        agent = process.launch(
-            list(launch.argv), cwd=Path(self.relay.worktree), env=dict(launch.env), marker=marker, log_dir=folder
-        )
-        self.agent = agent
-        channel.attach(agent)
-        Leg.objects.filter(pk=self.leg.pk).update(
-            agent_pid=agent.pid, agent_started=agent.started, agent_boot_id=agent.boot_id
-        )
-        self.leg.refresh_from_db()
+        self.channel = launching.open_channel(self.relay, self.leg)
+        self.agent = launching.launch(self.relay, self.leg, self.claim, ready, self.channel)
 
     def _wait_for_first_event(self) -> str:
         """ "" once the leg runs; else why it did not start."""
@@ -227,90 +185,18 @@ class Supervisor:
         return f"no event within {FIRST_EVENT:.0f} s"
 
     def _running(self) -> None:
-        now = timezone.now()
-        with transaction.atomic():
-            self.claim.hold(now)
-            change_leg(
-                self.leg.pk,
-                LegState.RUNNING,
-                frm=[LegState.STARTING],
-                started_at=now,
-                charged_until=now,
-                start_error="",
-            )
-            relay = Relay.objects.get(pk=self.relay.pk)
-            change_relay(
-                relay.pk,
-                RelayStatus.RUNNING,
-                frm=[RelayStatus.READY],
-                now=now,
-                next_at=None,
-                attempts=0,
-                unknown_since=None,
-                legs_used=relay.legs_used + 1,
-            )
-            gates.confirm(relay.pk, now)
-            bump(topic(relay.pk), RELAYS, INBOX)
-        self.leg.refresh_from_db()
+        starts.running(self.leg, self.claim, timezone.now())
         self.relay.refresh_from_db()
         self.last_event = time.monotonic()
         self.beaten = time.monotonic()
 
     def _start_failed(self, error: str) -> str:
-        """ "ready → waiting: start failed (1st, 2nd); parked: third failed start (the first, from a gate)"."""
         self._end_agent()
-        tail = self._stderr_tail()
+        tail = launching.last_words(self.relay, self.leg)
         text = f"{error}{f': {tail}' if tail else ''}"[:1000]
-        self._back_to_pending(text)
-        now = timezone.now()
-        with transaction.atomic():
-            self.claim.hold(now)
-            self.relay.refresh_from_db()
-            if done := asked.carry_out(self.relay.pk, now, text):
-                return f"{self.leg}: start failed: {text}; relay {done}"
-            from_gate = gates.start_failed(self.relay.pk, text, now)
-            if from_gate or self.leg.attempts >= STARTS:
-                change_relay(
-                    self.relay.pk,
-                    RelayStatus.PARKED,
-                    frm=[RelayStatus.READY],
-                    now=now,
-                    why=f"start failed: {text}",
-                    next_at=None,
-                )
-                if not from_gate:
-                    gates.open_episode(
-                        self.relay.pk,
-                        "RELAY_PARKED_UNSAFE",
-                        leg=self.leg,
-                        items=[f"cause: {Cause.START_FAILED}", text],
-                        now=now,
-                    )
-            else:
-                change_relay(
-                    self.relay.pk,
-                    RelayStatus.WAITING,
-                    frm=[RelayStatus.READY],
-                    now=now,
-                    why=f"start {self.leg.attempts} of {STARTS} failed: {text}",
-                    next_at=now + timedelta(seconds=5 * 2 ** (self.leg.attempts - 1)),
-                )
-            bump(topic(self.relay.pk), RELAYS, INBOX)
-        return f"{self.leg}: start failed: {text}"
-
-    def _back_to_pending(self, error: str) -> None:
-        with transaction.atomic():
-            self.claim.hold()
-            change_leg(
-                self.leg.pk,
-                LegState.PENDING,
-                frm=[LegState.STARTING],
-                attempts=self.leg.attempts + 1,
-                start_error=error,
-                agent_pid=0,
-            )
-            bump(topic(self.relay.pk))
-        self.leg.refresh_from_db()
+        starts.back_to_pending(self.leg, self.claim, text)
+        wished = starts.failed(self.leg, self.claim, text)
+        return f"{self.leg}: start failed: {text}" + (f"; relay {wished}" if wished else "")
 
     # --- the loop
 
@@ -353,7 +239,9 @@ class Supervisor:
 
     def _boundary(self, seq: int, now: datetime) -> str:
         self._poll(force=True)
-        decision = self.boundaries.judge(seq, now, draining=self.leg.drain_reason, drain_over=self._drain_over())
+        decision = self.boundaries.judge(
+            seq, now, draining=self.leg.drain_reason, drain_over=self.drain.over(self.policy, self.view.turns)
+        )
         if not decision.end and (cause := self._at_once()):
             # asked for while the agent waits here: it goes no further
             return self._end(cause, judged_at_boundary=True)
@@ -372,7 +260,7 @@ class Supervisor:
             return ""
         if self.relay.mode == Mode.ENFORCE and self.measure.ceiling():
             return self._end(Cause.CEILING, judged_at_boundary=True)
-        if self._drain_over():
+        if self.drain.over(self.policy, self.view.turns):
             return self._end(Cause.ENVELOPE, judged_at_boundary=True)
         self._answer(f"{Step.WIND_DOWN} {Hold.NO_NEXT_ACTION}")
         return ""
@@ -381,6 +269,7 @@ class Supervisor:
         if decision.step is Step.WAIT:
             self.waiting_since = self.waiting_since or time.monotonic()
             self.waiting_for = decision.cause or Cause.CEILING
+            self.drain.at_ceiling(self.view.turns)
             return ""
         self.waiting_since = None
         if not decision.end:
@@ -439,57 +328,7 @@ class Supervisor:
             # "A running relay's policy changes only by a recorded decision, from the next boundary on"
             self.policy = self.measure.policy = self.ending.policy = fresh
             self.commands.policy = fresh
-        drain = self._wish()
-        if drain and not self.leg.drain_reason:
-            self._drain(drain)
-        elif self.leg.drain_reason in ("park", "stop", "shutdown") and self._envelope_spent():
-            # whoever asked for the drain, a spent envelope ends it after `drain_turns`
-            with transaction.atomic():
-                self.claim.hold()
-                Leg.objects.filter(pk=self.leg.pk, state=LegState.DRAINING).update(
-                    drain_reason="envelope", drain_turn=self.view.turns
-                )
-                bump(topic(self.relay.pk), RELAYS)
-            self.leg.refresh_from_db()
-        elif not drain and self.leg.drain_reason in ("park", "stop"):
-            with transaction.atomic():
-                self.claim.hold()
-                change_leg(self.leg.pk, LegState.RUNNING, frm=[LegState.DRAINING], drain_reason="")
-                bump(topic(self.relay.pk), RELAYS)
-            self.leg.refresh_from_db()
-
-    def _wish(self) -> str:
-        if self.relay.stop:
-            return "stop"
-        if self.relay.park:
-            return "park"
-        if self._envelope_spent():
-            return "envelope"
-        return "shutdown" if self.shutdown else ""
-
-    def _envelope_spent(self) -> bool:
-        return bool(budget.drains(self.policy.envelope, self.relay.spent)) or self._spend_unknown()
-
-    def _spend_unknown(self) -> bool:
-        return budgets.SPEND_UNKNOWN not in self.relay.warned_axes and budget.spend_unknown(
-            self.policy.envelope, self.relay.spent
-        )
-
-    def _drain(self, reason: str) -> None:
-        with transaction.atomic():
-            self.claim.hold()
-            change_leg(
-                self.leg.pk,
-                LegState.DRAINING,
-                frm=[LegState.RUNNING],
-                drain_reason=reason,
-                drain_turn=self.view.turns,
-            )
-            bump(topic(self.relay.pk), RELAYS)
-        self.leg.refresh_from_db()
-
-    def _drain_over(self) -> bool:
-        return self.leg.drain_reason == "envelope" and self.view.turns - self.leg.drain_turn >= self.policy.drain_turns
+        self.drain.follow(self.policy, self.view.turns)
 
     def _beat(self) -> None:
         if self._heartbeat():
@@ -609,13 +448,5 @@ class Supervisor:
     def _read(self, timeout: float) -> list[bytes]:
         return self.channel.wait(timeout) if self.channel is not None else []
 
-    def _stderr_tail(self) -> str:
-        path = leg_folder(self.relay.pk, self.leg.number) / "stderr.log"
-        try:
-            lines = path.read_bytes()[-2000:].decode("utf-8", "replace").strip().splitlines()
-        except OSError:
-            return ""
-        return "".join(c if c.isprintable() else " " for c in lines[-1])[:300] if lines else ""
-
     def _on_term(self, _signum: int, _frame: FrameType | None) -> None:
-        self.shutdown = True
+        self.drain.shutdown = True

@@ -74,7 +74,13 @@ class WorkTree:
         """Run git in the work tree, hardened, with the user's own config."""
         if not self.path.is_dir():
             raise StoreUnavailable("the work tree is gone", where=str(self.path))
-        return run(args, cwd=self.path, stdin=stdin, env=env, ok=ok, timeout=timeout, user_config=True)
+        # named by us: a `core.worktree` in the repository's own config would aim these commands at another folder
+        here = [f"--work-tree={self._root()}", *args]
+        return run(here, cwd=self.path, stdin=stdin, env=env, ok=ok, timeout=timeout, user_config=True)
+
+    def _root(self) -> Path:
+        """The folder at or above `path` that holds `.git`."""
+        return next((place for place in (self.path, *self.path.parents) if (place / ".git").exists()), self.path)
 
     # what it looks like -------------------------------------------------------------------------------------------
 

@@ -293,3 +293,16 @@ class TestCheckout:
         with pytest.raises(StoreUnavailable, match="taken"):
             checkout_for_command(store, head(repo), repo)
         assert (repo / "README.md").exists()
+
+
+def test_the_repositorys_own_config_does_not_aim_at_another_folder(tmp_path: Path) -> None:
+    repo = make_repo(tmp_path / "repo")
+    other = make_repo(tmp_path / "other")
+    git(repo, "config", "core.worktree", str(other))
+    (other / "theirs.txt").write_text("not ours", encoding="utf-8")
+    (repo / "ours.txt").write_text("ours", encoding="utf-8")
+    tree = WorkTree(repo)
+    assert tree.state().dirty == ("ours.txt",)
+    tree.clean_to_head()
+    assert (other / "theirs.txt").exists()
+    assert not (repo / "ours.txt").exists()
