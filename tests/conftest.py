@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings as hypothesis_settings
@@ -82,6 +83,18 @@ def pytest_unconfigure() -> None:
 def run_folder() -> Path:
     """The folder of this test run; RELAY_VAR is `var` in it."""
     return RUN
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
+    """The test database; PostgreSQL drops it only when a process that a test ended has let go of it too."""
+    yield
+    from django.db import connection
+
+    if connection.vendor == "postgresql":
+        others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        with django_db_blocker.unblock(), connection.cursor() as cursor:
+            cursor.execute(f"SELECT pg_terminate_backend(pid) {others}")
 
 
 @pytest.fixture

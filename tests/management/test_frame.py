@@ -138,6 +138,7 @@ def test_a_closed_pipe_is_quiet(tmp_path: Path) -> None:
     assert running.wait() == 0
 
 
+@pytest.mark.slow
 def test_the_first_command_makes_the_embedded_database(tmp_path: Path) -> None:
     env = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
     done = subprocess.run(

@@ -211,6 +211,7 @@ def manage(tmp_path: Path) -> Callable[..., list[object]]:
     return call
 
 
+@pytest.mark.slow
 def test_from_nothing_to_done_as_a_real_command(tmp_path: Path, repo: Path) -> None:
     """An empty RELAY_VAR, no database, no worker: one command, one JSON line, exit 0."""
     call = manage(tmp_path)

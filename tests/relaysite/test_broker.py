@@ -51,6 +51,7 @@ def test_our_transport_serves_the_embedded_address() -> None:
         assert link.transport.polling_interval == POLLING_SECONDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("url", "port"), BROKERS)
 def test_a_worker_hears_a_bell_from_another_process(tmp_path: Path, url: str, port: int) -> None:
     if port and not answers(port):
@@ -89,6 +90,7 @@ def test_a_worker_hears_a_bell_from_another_process(tmp_path: Path, url: str, po
         link.close()
 
 
+@pytest.mark.slow
 def test_processes_that_meet_a_fresh_file_at_once_all_open_it(tmp_path: Path) -> None:
     program = (
         "import sys\n"

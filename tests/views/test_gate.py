@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from django.contrib.auth.models import Group
 from django.test import Client
 from django.urls import reverse
 from django.utils.html import escape
@@ -154,6 +155,32 @@ def test_a_refusal_says_one_line_and_changes_nothing(
     assert response.status_code == 400
     assert words in response.content.decode()
     assert not Decision.objects.exists()
+
+
+def test_four_eyes_refuse_on_the_page_and_keep_the_comment(
+    story: Story, gate: GateEpisode, client_of: Clients, client: Client
+) -> None:
+    client_of("reviewer")  # a second one, so that four eyes bind
+    owner = story.relay.owner
+    owner.groups.add(Group.objects.get_or_create(name="reviewer")[0])
+    client.force_login(owner)
+    data = {"decision": "approve", "seen": seen(story, gate), "comment": "my own relay"}
+    response = client.post(reverse("gate_decide", args=[gate.pk]), data)
+    assert response.status_code == 403
+    text = response.content.decode()
+    assert "four eyes" in text
+    assert "my own relay" in text
+    assert not Decision.objects.exists()
+
+
+def test_a_refused_gate_stands_on_its_relays_page(story: Story, gate: GateEpisode, client_of: Clients) -> None:
+    client = client_of("reviewer", "operator")
+    data = {"decision": "refuse", "seen": seen(story, gate), "comment": "not safe"}
+    client.post(reverse("gate_decide", args=[gate.pk]), data)
+    text = client.get(reverse("relay", args=[story.relay.pk])).content.decode()
+    assert f"Gate {gate.pk} was refused" in text
+    assert reverse("gate", args=[gate.pk]) in text
+    assert 'form="act-resume"' not in text
 
 
 def test_refuse_then_reopen(story: Story, gate: GateEpisode, client_of: Clients) -> None:
