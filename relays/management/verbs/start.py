@@ -63,7 +63,8 @@ def _wait(relay: Relay, options: argparse.Namespace) -> tuple[Relay, Exit]:
 
     def tell(now: Relay) -> None:
         line = f"{now.pk} {now.status} {now.status_why}".rstrip()
-        if not options.json and said[-1:] != [line]:
+        # where it rests is the answer, on stdout
+        if not options.json and now.status not in foreground.RESTING and said[-1:] != [line]:
             said.append(line)
             say(line)
 
