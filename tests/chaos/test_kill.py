@@ -23,7 +23,8 @@ pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="left out: finds processes through /proc"),
 ]
 
-ISSUES = 45
+#: more than twenty legs could close even if no kill hit one, so that the relay is never done before the last kill
+ISSUES = 90
 KILLS = 20
 RESTING = {"done", "parked", "stopped"}
 
@@ -43,7 +44,7 @@ def test_a_relay_survives_twenty_kills_at_random_moments(house: House, tmp_path:
     repo = make_repo(tmp_path / "repo", issues=ISSUES)
     relay = house.relay(
         "start", "--repo", str(repo), "--objective", "Close all.", "--done-when", "issues:none open",
-        "--agent", "scripted", "--agent-arg", "pace=0.05",
+        "--agent", "scripted", "--agent-arg", "pace=0.1",
         "--set", "rotations_per_hour=0", "--set", "no_progress_legs=0",
     )["relay"]  # fmt: skip
     branch = f"refs/heads/relay/{relay}"
