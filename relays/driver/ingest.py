@@ -160,24 +160,22 @@ class Ingest:
             before = self.flushed_calls.get(key)
             if call is None or before == call:
                 continue
+            tokens = _tokens(call)
             row = {
+                **tokens,
                 "turn": call.turn,
                 "model": call.model[:120],
                 "main": call.main,
-                "input_tokens": call.buckets.input,
-                "cache_read": call.buckets.cache_read,
-                "cache_write_5m": call.buckets.cache_write_5m,
-                "cache_write_1h": call.buckets.cache_write_1h,
-                "output_tokens": call.buckets.output,
                 "resident_tokens": usage.resident(call.buckets) if call.main else 0,
                 "cache_reported": call.cache_reported,
                 "cost": call.cost,
                 "scripted": call.model.startswith("scripted"),
                 "at": now,
             }
-            Call.objects.update_or_create(key=f"{self.leg.trace}:{key}"[:200], defaults={"leg": self.leg, **row})
-            for name in added:
-                added[name] += int(row[name]) - (_bucket(before, name) if before else 0)  # type: ignore[call-overload]
+            Call.objects.update_or_create(key=f"{self.leg.trace}:{key}", defaults={"leg": self.leg, **row})
+            was = _tokens(before) if before else {}
+            for name, count in tokens.items():
+                added[name] += count - was.get(name, 0)
             spend += (call.cost or Decimal(0)) - ((before.cost or Decimal(0)) if before else Decimal(0))
             unpriced += (call.cost is None) - (before is not None and before.cost is None)
             calls += before is None
@@ -217,6 +215,12 @@ class Ingest:
         )
 
 
-def _bucket(call: CallView, name: str) -> int:
-    names = {"input_tokens": "input", "output_tokens": "output"}
-    return int(getattr(call.buckets, names.get(name, name)))
+def _tokens(call: CallView) -> dict[str, int]:
+    """A call's five buckets under the names of the tables' columns."""
+    return {
+        "input_tokens": call.buckets.input,
+        "cache_read": call.buckets.cache_read,
+        "cache_write_5m": call.buckets.cache_write_5m,
+        "cache_write_1h": call.buckets.cache_write_1h,
+        "output_tokens": call.buckets.output,
+    }

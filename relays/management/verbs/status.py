@@ -1,6 +1,7 @@
 """`relay status ID`: one relay with legs, gates, verdicts and readout."""
 
 import argparse
+from typing import Any
 
 from relays.actions.base import relay_or_refuse
 from relays.management.cli import emit, table
@@ -18,7 +19,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _words(data: dict, why: str) -> str:  # type: ignore[type-arg]
+def _words(data: dict[str, Any], why: str) -> str:
     lines = [f"{data['relay']} {data['status']} {why}".rstrip(), f"objective: {data['objective']['text']}"]
     rows = [
         [
