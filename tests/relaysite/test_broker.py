@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from celery import Celery
 from celery.beat import SchedulingError
 from celery.schedules import schedule
 
@@ -109,11 +110,36 @@ def test_processes_that_meet_a_fresh_file_at_once_all_open_it(tmp_path: Path) ->
     for one in several:
         assert one.stdin is not None
         one.stdin.close()
-    for one in several:
+    ends: list[tuple[int, str]] = []
+    for one in several:  # every one is waited for before any is judged: a failure leaves no process behind
         assert one.stderr is not None
         words = one.stderr.read().decode()
         one.stderr.close()
-        assert one.wait(60) == 0, words
+        ends.append((one.wait(60), words))
+    assert [code for code, _ in ends] == [0] * 4, ends
+
+
+def test_a_queue_that_another_process_made_in_between_is_read_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The narrowest moment: our look found nothing, and the row is there when we insert."""
+    broker = tmp_path / "broker.sqlite3"
+    with Celery("other", broker=f"sqla+sqlite:///{broker}").connection_for_write() as link:
+        channel = link.default_channel
+        channel.queue_declare("first")
+        held = channel.session
+        commit, rival = held.commit, sqlite3.connect(broker)
+
+        def overtaken() -> None:
+            monkeypatch.setattr(held, "commit", commit)
+            rival.execute("INSERT INTO kombu_queue (name) VALUES ('drive')")
+            rival.commit()
+            commit()
+
+        monkeypatch.setattr(held, "commit", overtaken)
+        channel.queue_declare("drive")
+        assert rival.execute("SELECT count(*) FROM kombu_queue WHERE name = 'drive'").fetchone() == (1,)
+        rival.close()
 
 
 def test_beat_opens_a_new_channel_after_a_bell_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
