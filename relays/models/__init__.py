@@ -12,6 +12,7 @@ from relays.models.leg import (
     LegState,
     ResetTransaction,
     Tombstone,
+    WouldBe,
 )
 from relays.models.live import Heartbeat, Outbox, Pulse, SignInLink, Topic
 from relays.models.relay import FINAL_STATUSES, DriverClaim, RegionLease, Relay, RelayStatus, Repository, Request
@@ -51,4 +52,5 @@ __all__ = [
     "Tombstone",
     "Topic",
     "Verification",
+    "WouldBe",
 ]

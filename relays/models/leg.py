@@ -102,6 +102,11 @@ class Leg(models.Model):
     fidelity_verified = models.PositiveIntegerField(null=True, blank=True)
     fidelity_dangling = models.PositiveIntegerField(null=True, blank=True)
     fidelity_unknown = models.PositiveIntegerField(null=True, blank=True)
+    # what the leg durably made and how much of it its baton reaches; judged with fidelity, null = not yet
+    coverage_made = models.PositiveIntegerField(null=True, blank=True)
+    coverage_reached = models.PositiveIntegerField(null=True, blank=True)
+    # tool calls by how full the window was when they started: tenth "0".."9" -> [calls, errors]
+    fullness = models.JSONField(default=dict)
 
     class Meta:
         ordering = ["relay_id", "number"]
@@ -158,6 +163,33 @@ class Boundary(models.Model):
 
     def __str__(self) -> str:
         return f"{self.leg} boundary {self.number}"
+
+
+class WouldBe(models.Model):
+    """A rotation that `shadow` or `advise` only recorded: the end that enforce would have judged, and its baton.
+
+    `verified`, `dangling`, `unknown`: its pointers at the following leg's reload; null = not judged yet.
+    """
+
+    leg = models.ForeignKey(Leg, on_delete=models.CASCADE, related_name="would_be")
+    boundary = models.OneToOneField(Boundary, on_delete=models.CASCADE, related_name="would_be")
+    reason = models.CharField(max_length=32)
+    cause = models.CharField(max_length=20, default="", blank=True)
+    hold = models.CharField(max_length=32, default="", blank=True)
+    text = models.TextField(default="", blank=True)  # canonical bytes of the would-be baton; "" = none could be made
+    digest = models.CharField(max_length=64, default="", blank=True)
+    why_none = models.TextField(default="", blank=True)  # one line where there is no baton
+    verified = models.PositiveIntegerField(null=True, blank=True)
+    dangling = models.PositiveIntegerField(null=True, blank=True)
+    unknown = models.PositiveIntegerField(null=True, blank=True)
+    judged_at = models.DateTimeField(null=True, blank=True)
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["leg_id", "id"]
+
+    def __str__(self) -> str:
+        return f"{self.leg} would be {self.reason}"
 
 
 class Tombstone(models.Model):

@@ -84,6 +84,15 @@ class Relay(models.Model):
     queries_used = models.PositiveIntegerField(default=0)
     warned_axes = models.JSONField(default=list)
 
+    # what an idle watch last saw: it wakes when the tip or the digest of the issue store is another
+    idle_tip = models.CharField(max_length=64, default="", blank=True)
+    idle_issues = models.CharField(max_length=64, default="", blank=True)
+    idle_looks = models.PositiveBigIntegerField(default=0)  # quiet looks since it became idle
+    idle_looked_at = models.DateTimeField(null=True, blank=True)
+
+    # what is worth a look about its repository, one line each: config that would run a program, and the like
+    findings = models.JSONField(default=list)
+
     last_data_at = models.DateTimeField(null=True, blank=True)
     progress_total = models.PositiveIntegerField(default=0)
     progress_at = models.DateTimeField(null=True, blank=True)
