@@ -14,7 +14,7 @@ SIDE_BY_SIDE ?= -n auto --dist loadfile
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-postgres slow chaos check format lock clean
+.PHONY: help run test test-postgres slow chaos coverage bench check format lock clean
 
 help: ## list these verbs
 	@echo "make run            web, worker and beat on 127.0.0.1:$(PORT); on an empty database the tour too (PORT=8001)"
@@ -22,6 +22,8 @@ help: ## list these verbs
 	@echo "make test-postgres  the same tests on PostgreSQL ($(POSTGRES))"
 	@echo "make slow           the tests that take longer"
 	@echo "make chaos          the tests that kill processes at random moments"
+	@echo "make coverage       branch coverage of the rules by their own tests; fails under 95 %"
+	@echo "make bench          one table of measurements, each beside its peer or its limit"
 	@echo "make check          format, lint, types, layers, migrations, templates"
 	@echo "make format         write the format that make check wants"
 	@echo "make lock           pin requirements*.in with hashes (needs uv)"
@@ -81,6 +83,16 @@ slow: $(VENV)/.ready-dev
 chaos: $(VENV)/.ready-dev
 	$(PYTEST) -m "chaos" $(ARGS)
 
+# the rules are pure: whatever their own tests do not reach, nothing has shown
+coverage: $(VENV)/.ready-dev
+	$(PY) -m coverage run -m pytest -q tests/core $(ARGS)
+	$(PY) -m coverage report
+	$(PY) -m tests.branches
+
+# goals are printed and not asserted: a busy machine is no bug; BENCH= passes options on (see --help)
+bench: $(VENV)/.ready-dev
+	$(PY) -m tests.bench $(BENCH)
+
 # ---- checks ---------------------------------------------------------------------------------------------------------
 
 check: $(VENV)/.ready-dev
@@ -105,5 +117,5 @@ lock:
 		requirements-dev.in --output-file requirements-dev.txt
 
 clean:
-	rm -rf $(VENV) .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache test-results
+	rm -rf $(VENV) .coverage .pytest_cache .hypothesis .mypy_cache .ruff_cache .import_linter_cache test-results
 	find relays relaysite tests -name __pycache__ -type d -prune -exec rm -rf {} +

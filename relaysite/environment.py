@@ -143,6 +143,31 @@ class Environment:
             name, value, "amqp://…, redis://… or unset for the embedded broker (filesystem:// loses messages)"
         )
 
+    def policy(self, name: str) -> dict[str, Any]:
+        """The `[relay]` table of the TOML file that the variable names: this site's layer of every relay's policy.
+
+        Empty where it is unset. Read once, when a process starts.
+        """
+        value = self.text(name)
+        if not value:
+            return {}
+        from relays.core import policy  # only a site with a policy of its own pays for reading it here
+
+        path = PROJECT / Path(value).expanduser()
+        try:
+            with path.open(encoding="utf-8") as file:
+                table = policy.parse_toml_relay_table(file.read(policy.LARGEST_FILE + 1), alone=True)
+            policy.build(table, None, {})
+        except policy.PolicyError as error:
+            raise ImproperlyConfigured(f"{name}={str(path)!r}: {error}; mend that key, or unset {name}.") from error
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not UTF-8"
+            raise ImproperlyConfigured(
+                f"{name}={str(path)!r} cannot be read ({reason}): name a readable TOML file with a [relay] table, "
+                f"or unset {name}."
+            ) from error
+        return table
+
     def secret(self, name: str, keep_in: Path) -> str:
         """The value of the variable, else one that is made on the first run and kept in a file only its owner reads."""
         value = self.text(name)

@@ -18,6 +18,7 @@ DEBUG = env.boolean("DEBUG", False)
 PUBLIC_URL = env.address("PUBLIC_URL", "http://127.0.0.1:8000")
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[::1]", urlsplit(PUBLIC_URL).hostname or ""])
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
+SITE_POLICY = env.policy("SITE_POLICY")
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -41,6 +42,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "relays.views.visible.middleware",
 ]
 ROOT_URLCONF = "relaysite.urls"
 ASGI_APPLICATION = "relaysite.asgi.application"

@@ -21,7 +21,17 @@ hypothesis_settings.load_profile("relaysite")
 RUN = Path(tempfile.mkdtemp(prefix="relaysite-tests-"))
 for _name in [name for name in os.environ if name.startswith(("RELAY_", "GIT_"))]:
     del os.environ[_name]
-for _name in ("BROKER_URL", "SECRET_KEY", "PUBLIC_URL", "ALLOWED_HOSTS", "TIME_ZONE", "LOG_LEVEL", "DEBUG"):
+_SETTINGS = (
+    "BROKER_URL",
+    "SECRET_KEY",
+    "PUBLIC_URL",
+    "ALLOWED_HOSTS",
+    "TIME_ZONE",
+    "LOG_LEVEL",
+    "DEBUG",
+    "SITE_POLICY",
+)
+for _name in _SETTINGS:
     os.environ.pop(_name, None)
 os.environ["RELAY_VAR"] = str(RUN / "var")
 os.environ["DJANGO_SETTINGS_MODULE"] = "relaysite.settings"
@@ -88,8 +98,21 @@ def run_folder() -> Path:
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """The test database; PostgreSQL drops it only when a process that a test ended has let go of it too."""
-    yield
     from django.db import connection
+    from django.test import TransactionTestCase
+
+    from tests.tamper import unguarded
+
+    emptied = TransactionTestCase._fixture_teardown
+
+    def empty(case: TransactionTestCase) -> None:
+        # rows that nobody may delete go with their test all the same
+        with unguarded():
+            emptied(case)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", empty)
+        yield
 
     if connection.vendor == "postgresql":
         others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"

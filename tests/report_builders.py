@@ -12,6 +12,7 @@ from relays.core import baton as batons
 from relays.core import reset
 from relays.core.objective import make_pin
 from relays.core.pointers import Kind
+from relays.driver import progress
 from relays.models import (
     Baton,
     Boundary,
@@ -115,6 +116,7 @@ class Story:
             )
             for turn, tokens in enumerate(resident, start=1)
         )  # fmt: skip
+        progress.keep(leg, leg.progress_detail)
         self._boundaries(leg, resident, holds)
         self._roll_up(leg)
         self.legs.append(leg)
@@ -246,7 +248,9 @@ class Story:
             old_leg=row.leg, new_leg=successor,
             defaults={
                 "old_trace": row.leg.trace, "new_trace": successor.trace, "seed_digest": row.digest,
-                "contributors": [{"kind": "preamble"}, {"kind": "objective_pin"}, {"kind": "baton"}],
+                "contributors": [
+                    {"kind": "preamble"}, {"kind": "objective_pin"}, {"kind": "baton", "digest": row.digest}
+                ],
                 "omitted": [span.as_mapping() for span in reset.omitted_spans(["0" * 64] * row.leg.turns)],
                 "rearm": {}, "at": at,
             },

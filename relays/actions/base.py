@@ -4,25 +4,22 @@ architecture.md: "A decision of a person goes the same way: recorded first, carr
 then observed."
 """
 
-import hashlib
-import json
-import re
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 
 from relays.driver import changes
+from relays.driver.places import RELAY_ID
 from relays.models import Decision, GateEpisode, Relay
 from relays.reports import roles
+from relays.reports.audit import GENESIS, chain_digest
 
-GENESIS = "0" * 64
 COMMENT_LENGTH = 10_000
-RELAY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
 class Refused(Exception):
@@ -156,21 +153,3 @@ def record(
                 continue
             raise
         return row
-
-
-def chain_digest(row: Decision) -> str:
-    """sha256 over the row's content and the digest before it."""
-    content = {
-        "seq": row.seq,
-        "relay": row.relay_id,
-        "gate": row.gate_id,
-        "act": row.act,
-        "actor": row.actor_id,
-        "os_user": row.os_user,
-        "comment": row.comment,
-        "seen": row.seen,
-        "detail": row.detail,
-        "previous": row.previous,
-        "at": row.at.astimezone(UTC).isoformat(timespec="microseconds"),
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()

@@ -1,7 +1,9 @@
 """What a decision on a gate may carry: a next action, answers, a narrowed region, a new limit, a new objective.
 
-rules.md: "A decision that changes one of them (or the next action) writes, in its own transaction, a new current baton
-of the same closing leg: same cursor and tombstone, the new values, a `ledger` artifact that mirrors the decision".
+rules.md: "it may carry: a chosen next action, answers to questions, a narrowed region, a new limit, a new objective;
+each is a decision row that the next baton points at", and: "A decision that changes one of them (or the next action)
+writes, in its own transaction, a new current baton of the same closing leg: same cursor and tombstone, the new values,
+a `ledger` artifact that mirrors the decision".
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,9 +11,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from relays.actions.base import Held, NotLegalNow, Usage
-from relays.core import baton, budget, objective, pointers, policy, region, safepoint
-from relays.core.vocabulary import Extra
+from relays.actions.base import Actor, Held, NotLegalNow, Usage, record
+from relays.core import baton, budget, donewhen, objective, pointers, policy, region, safepoint
+from relays.core.vocabulary import Ask, Extra
 from relays.driver import budgets, leases, rebaton
 from relays.models import Baton, Decision, Fact, GateEpisode, Relay
 
@@ -32,25 +34,23 @@ class Changes:
     objective: objective.Pin | None
 
     @property
-    def detail(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+    def parts(self) -> tuple[tuple[str, dict[str, Any]], ...]:
+        """Each change as the decision that it is: its act, and what it changed."""
+        found: list[tuple[str, dict[str, Any]]] = []
         if self.next_action:
-            found["next_action"] = self.next_action
-        if self.answers:
-            found["answers"] = dict(self.answers)
+            found.append(("next_action", {"next_action": self.next_action}))
+        found += [("answer", {"question": ref, "answer": text}) for ref, text in self.answers.items()]
         if self.region:
-            found["region"] = list(self.region)
+            found.append(("region", {"region": list(self.region)}))
         if self.policy:
-            found["policy"] = policy.to_snapshot(self.policy)
-            found["sets"] = list(self.sets)
+            found.append(("limit", {"sets": list(self.sets), "policy": policy.to_snapshot(self.policy)}))
         if self.objective:
-            found["objective_digest"] = self.objective.digest
-        return found
+            found.append(("objective", {"objective_digest": self.objective.digest}))
+        return tuple(found)
 
     @property
-    def mirror(self) -> dict[str, Any]:
-        """What the next leg is told of the decision; the objective and the policy themselves it has by pointer."""
-        return {key: value for key, value in self.detail.items() if key != "policy"}
+    def acts(self) -> tuple[str, ...]:
+        return tuple(act for act, _ in self.parts)
 
 
 def check(
@@ -61,8 +61,10 @@ def check(
     new_region: Sequence[str],
     sets: Sequence[str],
     new_objective: str,
+    *,
+    approves: bool,
 ) -> Changes:
-    """Check every change before anything is written."""
+    """Check every change before anything is written. `approves`: else it is a refusal that carries them."""
     chosen = ""
     if next_action.strip():
         choice = safepoint.choose_next_action([next_action])
@@ -72,7 +74,11 @@ def check(
     try:
         globs = region.check_region(tuple(new_region)) if new_region else ()
         limits = policy.with_sets(budgets.policy_of(relay), sets) if sets else None
-        pin = objective.make_pin(relay.pin_id, new_objective) if new_objective.strip() else None
+        pin = _pin(gate, relay, new_objective, approves)
+        if limits:
+            done = donewhen.parse(relay.done_when)
+            has_cmd = any(clause.kind == "cmd" for clause in done.clauses)
+            policy.check_goal(limits, prose=done.prose, watch=relay.watch, has_cmd=has_cmd)
         if globs or pin:
             bounds = budgets.policy_of(relay).baton
             rebaton.check_room(pin or relay.pin, relay.done_when, globs or relay.region, bounds)
@@ -88,8 +94,54 @@ def check(
             raise Usage(f"--set {key}: no limit, and fixed when a relay starts; a decision changes limits only")
     said = _answers(gate, relay, answers)
     if (chosen or said) and not Baton.objects.filter(relay=relay, current=True).exists():
-        raise NotLegalNow(f"approve {gate.pk}: no leg of {relay.pk} has ended, so no baton can carry it; approve alone")
-    return Changes(chosen, said, tuple(globs), limits, tuple(sets), pin)
+        raise NotLegalNow(
+            f"decision on {gate.pk}: no leg of {relay.pk} has ended, so no baton can carry a next action or an answer; "
+            "decide without them"
+        )
+    found = Changes(chosen, said, tuple(globs), limits, tuple(sets), pin)
+    if found.acts and _carried(relay) is None and Baton.objects.filter(relay=relay, current=True).exists():
+        raise NotLegalNow(
+            f"decision on {gate.pk}: the stored baton of {relay.pk} does not read, so it can carry nothing; "
+            "decide without changes, or stop the relay"
+        )
+    return found
+
+
+def _pin(gate: GateEpisode, relay: Relay, stated: str, approves: bool) -> objective.Pin | None:
+    """The objective as a person states it now, or None where it stays.
+
+    To approve `OBJECTIVE_DRIFT` and state none is to confirm the relay's own as it stands here: that is a statement
+    too, unless another approver has made it already.
+    """
+    if stated.strip():
+        return objective.make_pin(_pin_id(relay), stated)
+    if gate.token != Ask.OBJECTIVE_DRIFT or not approves:
+        return None
+    try:
+        own = objective.make_pin(_pin_id(relay), relay.objective)
+    except objective.ObjectiveError as error:
+        raise Usage(f"decision: the relay's objective cannot stand ({error}); state one with --objective") from error
+    carried = _carried(relay)
+    settled = objective.reconcile(carried.objective if carried else None, relay.pin)
+    return None if settled is objective.Reconciliation.PRESERVED else own
+
+
+def _pin_id(relay: Relay) -> str:
+    """The objective's identity: the relay's own, else the one that its baton carries. What names none keeps a person
+    from nothing: it is named anew."""
+    carried = _carried(relay)
+    for pin_id in (relay.pin_id, carried.objective.pin_id if carried else ""):
+        try:
+            return objective.make_pin(pin_id, "any").pin_id
+        except objective.ObjectiveError:
+            continue
+    return f"pin-{relay.pk.lower()}"
+
+
+def _carried(relay: Relay) -> baton.Baton | None:
+    """The current baton; None where there is none, or where what is stored does not read."""
+    text = Baton.objects.filter(relay=relay, current=True).values_list("text", flat=True).first()
+    return baton.read(text, budgets.policy_of(relay).baton).baton if text else None
 
 
 def _within(glob: str, held: Sequence[str]) -> bool:
@@ -121,9 +173,9 @@ def _answers(gate: GateEpisode, relay: Relay, answers: Mapping[str, str]) -> dic
 
 
 def _questions(gate: GateEpisode, relay: Relay) -> set[str]:
-    current = Baton.objects.filter(relay=relay, current=True).first()
+    carried = _carried(relay)
     found = set()
-    for entry in rebaton.read(current).open_questions if current else ():
+    for entry in carried.open_questions if carried else ():
         pointer, label = pointers.parse_entry(entry)
         found.add(str(pointer) if pointer else label)
     if gate.leg:
@@ -159,26 +211,51 @@ def hold_region(relay: Relay, changes: Changes, moment: datetime) -> None:
             )
 
 
-def apply(relay: Relay, changes: Changes, decision: Decision, moment: datetime) -> None:
-    """Carry changes into the relay and into a new current baton, in the decision's own transaction."""
+def apply(
+    actor: Actor, gate: GateEpisode, relay: Relay, changes: Changes, decision: Decision, moment: datetime
+) -> None:
+    """Carry changes into the relay and into a new current baton, in the transaction of the decision that carries them.
+
+    Each change is a decision of its own behind it (`of`: its number), and the baton points at the mirror of each.
+    """
     fields: dict[str, Any] = {}
     if changes.policy:
-        fields |= {"policy": policy.to_snapshot(changes.policy), "mode": changes.policy.mode, "warned_axes": []}
+        before, after = budgets.policy_of(relay).envelope, changes.policy.envelope
+        fields |= {
+            "policy": policy.to_snapshot(changes.policy),
+            "mode": changes.policy.mode,
+            "warned_axes": budgets.still_warned(before, after, relay.warned_axes),
+        }
     if changes.region:
         fields["region"] = list(changes.region)
     if changes.objective:
-        fields |= {"objective": changes.objective.text, "objective_digest": changes.objective.digest}
+        stated = changes.objective
+        fields |= {"pin_id": stated.pin_id, "objective": stated.text, "objective_digest": stated.digest}
+    if changes.next_action:
+        # a person says what is next: a watch that rested is not told to restore its invariant instead
+        fields |= {"idle_tip": "", "idle_issues": ""}
     if fields:
         Relay.objects.filter(pk=relay.pk).update(**fields)
         relay.refresh_from_db()
-    current = Baton.objects.filter(relay=relay, current=True).first()
-    if changes.mirror and current is not None:
-        rebaton.after_decision(
-            relay,
-            current,
-            decision_seq=decision.seq,
-            mirror=changes.mirror,
-            next_action=changes.next_action,
-            answers=changes.answers,
+    mirrors = []
+    for act, changed in changes.parts:
+        row = record(
+            actor,
+            act,
             now=moment,
+            relay=relay,
+            gate=gate,
+            seen=decision.seen,
+            detail={"of": decision.seq, **changed},
         )
+        told = {key: value for key, value in changed.items() if key != "policy"}  # that it has by its own snapshot
+        mirrors.append(rebaton.Mirror(row.seq, told, changed.get("question", "")))
+    if not mirrors:
+        return
+    current = Baton.objects.filter(relay=relay, current=True).first()
+    if current is None:
+        rebaton.mirror(relay, None, mirrors, moment)
+        return
+    rebaton.after_decision(
+        relay, current, mirrors=mirrors, next_action=changes.next_action, answers=changes.answers, now=moment
+    )

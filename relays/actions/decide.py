@@ -22,7 +22,7 @@ from relays.actions.base import (
 )
 from relays.core import policy
 from relays.core.vocabulary import Ask, Cause
-from relays.driver import budgets, finals, gates, git, successor
+from relays.driver import budgets, finals, git, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_gate, ring, topic
 from relays.models import (
     OPEN_GATES,
@@ -66,7 +66,8 @@ def approve(
     """Approve a waiting gate, with changes where wanted; the Nth approval requests the resume (`on_approve`).
 
     `seen` is the digest that the gate's page and `status` show; when what it stands for has changed meanwhile,
-    ChangedSinceSeen is raised and nothing happens.
+    ChangedSinceSeen is raised and nothing happens. `DONE_UNCONFIRMED` approved is the goal confirmed: the relay is
+    done, no leg follows. `OBJECTIVE_DRIFT` approved without a new objective confirms the relay's own.
     """
     gate, relay = _load(actor, gate_id, "approve", comment)
     tip = _tip(relay)
@@ -80,7 +81,12 @@ def approve(
             raise NotLegalNow(f"approve {gate.pk}: user {actor.user.get_username()} has approved it already")
         if gate.leg and gate.leg.cause == Cause.HOST_LOST and not host_dead:
             raise Usage(f"approve {gate.pk}: the host was lost; confirm that it is dead with --host-dead")
-        changes = carried.check(gate, relay, next_action, answers or {}, region, sets, objective)
+        changes = carried.check(gate, relay, next_action, answers or {}, region, sets, objective, approves=True)
+        if gate.token == Ask.DONE_UNCONFIRMED and changes.acts:
+            raise Usage(
+                f"approve {gate.pk}: to confirm {gate.token} ends {relay.pk}, so nothing can be carried over; "
+                f"approve alone, or refuse with --next-action or --objective: that says what is missing"
+            )
         if gate.token == Ask.BUDGET_EXHAUSTED:
             carried.needs_limit(gate, relay, rules, changes)
         carried.hold_region(relay, changes, moment)
@@ -92,13 +98,22 @@ def approve(
             gate=gate,
             comment=comment,
             seen=seen,
-            detail={"round": gate.round, "tip": tip, "host_dead": host_dead, "note": note, **changes.detail},
+            detail={
+                "round": gate.round,
+                "tip": tip,
+                "host_dead": host_dead,
+                "note": note,
+                "carries": list(changes.acts),
+            },
         )
-        carried.apply(relay, changes, decision, moment)
+        carried.apply(actor, gate, relay, changes, decision, moment)
         have = len({*before, actor.user.pk})
         if have >= rules.approvals:
             change_gate(gate.pk, GateState.APPROVED, frm=[GateState.WAITING], now=moment, error="")
-            _request(relay, rules, moment)
+            if gate.token == Ask.DONE_UNCONFIRMED:
+                _confirm(actor, gate, relay, moment)
+            else:
+                _request(relay, rules, moment)
         bump(topic(relay.pk), RELAYS, INBOX)
         ring(relay.pk)
     gate.refresh_from_db()
@@ -112,14 +127,23 @@ def refuse(
     seen: str,
     comment: str,
     then: str = "",
+    next_action: str = "",
+    answers: Mapping[str, str] | None = None,
+    region: Sequence[str] = (),
+    sets: Sequence[str] = (),
     objective: str = "",
     reopen: bool = False,
 ) -> GateOutcome:
-    """Refuse a waiting gate: the relay stays parked, or (`then="stop"`) is stopped. `reopen` takes up a refused one."""
+    """Refuse a waiting gate: the relay stays parked, or (`then="stop"`) is stopped. `reopen` takes up a refused one.
+
+    A refusal may carry what an approval may; one that states a new objective, or says what a goal in prose still
+    lacks, lets an operator resume.
+    """
     gate, relay = _load(actor, gate_id, "refuse", comment)
     if then not in ("", "stop"):
         raise Usage(f"refuse {gate.pk}: --then {then!r} is not known; it is stop, or left out")
-    if reopen and (then or objective.strip()):
+    carries = bool(next_action.strip() or answers or region or sets or objective.strip())
+    if reopen and (then or carries):
         raise Usage(f"refuse {gate.pk}: --reopen goes alone; decide on the reopened gate afterwards")
     tip = "" if reopen else _tip(relay)
     moment = timezone.now()
@@ -127,11 +151,14 @@ def refuse(
         if reopen:
             return _reopen(actor, gate, relay, comment, moment)
         _locked(gate, relay, seen, tip, "refuse")
-        changes = carried.check(gate, relay, "", {}, (), (), objective)
+        changes = carried.check(gate, relay, next_action, answers or {}, region, sets, objective, approves=False)
+        if then == "stop" and changes.acts:
+            raise Usage(f"refuse {gate.pk} --then stop: a stopped relay takes nothing over; leave the changes out")
         if then == "stop" and relay.status != RelayStatus.PARKED:
             raise NotLegalNow(
                 f"refuse {gate.pk} --then stop: {relay.pk} is {relay.status}; use `relay stop {relay.pk}`"
             )
+        carried.hold_region(relay, changes, moment)
         decision = record(
             actor,
             "refuse",
@@ -140,10 +167,10 @@ def refuse(
             gate=gate,
             comment=comment,
             seen=seen,
-            detail={"then": then, **changes.detail},
+            detail={"then": then, "carries": list(changes.acts)},
         )
         change_gate(gate.pk, GateState.REFUSED, frm=[GateState.WAITING], now=moment)
-        carried.apply(relay, changes, decision, moment)
+        carried.apply(actor, gate, relay, changes, decision, moment)
         if then == "stop":
             finals.stopped(
                 relay.pk,
@@ -187,7 +214,7 @@ def _locked(gate: GateEpisode, relay: Relay, seen: str, tip: str, act: str) -> N
 
 def _standing(gate: GateEpisode, seen: str, tip: str) -> dict[int, Decision]:
     baton = Baton.objects.filter(relay_id=gate.relay_id, current=True).first()
-    rows = Decision.objects.filter(gate=gate, act="approve")
+    rows = Decision.objects.filter(gate=gate)
     return approvals.standing(gate, rows, seen=seen, tip=tip, baton=baton)
 
 
@@ -205,12 +232,21 @@ def _four_eyes(actor: Actor, gate: GateEpisode, relay: Relay, rules: policy.Poli
     )
 
 
+def _confirm(actor: Actor, gate: GateEpisode, relay: Relay, moment: datetime) -> None:
+    """A goal in prose is reached because a reviewer says so: the relay is done, no leg is needed."""
+    change_gate(gate.pk, GateState.CONFIRMED, frm=[GateState.APPROVED], now=moment)
+    why = f"{gate.token}: confirmed by {actor.user.get_username()}"
+    if not finals.done(relay.pk, frm=[RelayStatus.PARKED], now=moment, why=why):
+        raise NotLegalNow(f"approve {gate.pk}: {relay.pk} is {relay.status}, not parked; look at its page again")
+
+
 def _request(relay: Relay, rules: policy.Policy, moment: datetime) -> None:
     """On approval: the resume is requested, unless a person resumes, or another episode still keeps the relay."""
     relay.refresh_from_db()
     if rules.resume != "on_approve" or relay.status != RelayStatus.PARKED:
         return
-    if GateEpisode.objects.filter(relay=relay, state=GateState.WAITING).exists() or gates.standing_refusal(relay.pk):
+    waits = GateEpisode.objects.filter(relay=relay, state=GateState.WAITING).exists()
+    if waits or approvals.standing_refusal(relay.pk):
         return
     approved = list(GateEpisode.objects.filter(relay=relay, state=GateState.APPROVED))
     successor.request(relay, moment, gates_approved=approved)

@@ -69,7 +69,7 @@ def append(actor: Actor, relay_id: str, refs: Sequence[str], note: str = "") -> 
 
 def _judge(relay: Relay, pointers: Sequence[Pointer]) -> dict[Pointer, Answer]:
     try:
-        git = GitStore(Path(relay.git_dir), places.shield())
+        git = GitStore(Path(relay.git_dir), places.shield(), exact=True)
         stores = Stores(git, git.tip(relay.branch), relay.memory_root, relay.pk, branch=relay.branch)
         return stores.resolve(pointers)
     except StoreUnavailable as error:

@@ -4,9 +4,11 @@ from django.db import transaction
 from django.utils import timezone
 
 from relays.actions.base import Actor, NotLegalNow, Outcome, check_comment, lock, need, record, relay_or_refuse
-from relays.driver import gates, successor
+from relays.core.vocabulary import Ask
+from relays.driver import successor
 from relays.driver.changes import INBOX, RELAYS, bump, ring, topic
 from relays.models import OPEN_GATES, GateEpisode, GateState, Relay, RelayStatus, Request
+from relays.reports import approvals
 
 
 def resume(actor: Actor, relay_id: str, comment: str = "") -> Outcome:
@@ -38,11 +40,13 @@ def resume(actor: Actor, relay_id: str, comment: str = "") -> Outcome:
                 f"resume {relay_id}: gate {gate.pk} ({gate.token}) waits for a decision; "
                 f"`relay approve {gate.pk}` or `relay refuse {gate.pk}` first"
             )
-        closed = gates.standing_refusal(relay_id)
+        closed = approvals.standing_refusal(relay_id)
         if closed is not None:
+            lacks = ", then refuse it with --next-action, which says what is missing"
             raise NotLegalNow(
                 f"resume {relay_id}: gate {closed.pk} ({closed.token}) is {closed.state}; "
-                f"reopen it with `relay refuse {closed.pk} --reopen`, or stop the relay"
+                f"reopen it with `relay refuse {closed.pk} --reopen`"
+                f"{lacks if closed.token == Ask.DONE_UNCONFIRMED else ''}, or stop the relay"
             )
         record(actor, "resume", now=moment, relay=relay, comment=comment)
         successor.request(relay, moment, gates_approved=[g for g in waiting if g.state == GateState.APPROVED])

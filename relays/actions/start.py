@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Length
 from django.utils import timezone
@@ -14,14 +15,13 @@ from relays.actions.base import Actor, Held, Refused, Usage, need, record
 from relays.agents import registry
 from relays.agents.base import AgentArgError
 from relays.core import baton, donewhen, objective, policy, region
-from relays.core.vocabulary import Extra, Mode
-from relays.driver import leases, places, rebaton, successor
+from relays.core.vocabulary import Ask, Extra, Mode
+from relays.driver import adopt, leases, places, rebaton, successor
 from relays.driver.changes import INBOX, RELAYS, bump, ring, topic
 from relays.models import Relay, RelayStatus
 from relays.stores import git as git_store
+from relays.stores import ownconfig
 from relays.stores.base import StoreUnavailable
-
-SITE_POLICY: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +60,13 @@ def start(actor: Actor, request: StartRequest) -> Relay:
         AgentArgError,
     ) as error:
         raise Usage(f"start: {error}") from error
-    if request.watch:
-        raise Usage("start: --watch is not driven yet; state a done_when that can come true")
-    if done.prose:
+    if request.watch and done.prose:
         raise Usage(
-            f"start: done_when {request.done_when!r} is prose ({done.why_prose}); prose goals are not driven yet, "
-            'so use clauses such as issues:none open, file:GLOB or cmd:"…"'
+            f"start: --watch: done_when is prose ({done.why_prose}), which no store can say holds; "
+            'use clauses such as issues:none open, file:GLOB or cmd:"…"'
         )
     place, store, tip = _repository(request.repo)
-    snapshot = _policy(request, store, tip)
+    snapshot = _policy(request, done, store, tip)
     try:
         rebaton.check_room(pin, done.text, held_region, snapshot.baton)
     except baton.BatonError as error:
@@ -86,6 +84,7 @@ def start(actor: Actor, request: StartRequest) -> Relay:
             created_at=moment,
             objective=pin.text,
             done_when=done.text,
+            watch=request.watch,
             region=list(held_region),
             repo=str(place.top),
             git_dir=str(place.git_dir),
@@ -98,6 +97,7 @@ def start(actor: Actor, request: StartRequest) -> Relay:
             mode=Mode(snapshot.mode),
             owner=actor.user,
             os_user=actor.os_user,
+            findings=[f"{ownconfig.FINDING}{line}" for line in ownconfig.lint(place.git_dir)],
         )
         own = objective.make_pin(f"pin-{relay_id.lower()}", request.objective)
         relay.pin_id, relay.objective_digest = own.pin_id, own.digest
@@ -128,6 +128,7 @@ def _create(actor: Actor, relay: Relay, held_region: tuple[str, ...], moment: da
         detail={
             "objective_digest": relay.objective_digest,
             "done_when": relay.done_when,
+            "watch": relay.watch,
             "region": list(held_region),
             "agent": relay.agent,
             "agent_args": relay.agent_args,
@@ -155,16 +156,39 @@ def _repository(repo: str) -> tuple[git_store.RepoPlace, git_store.GitStore, str
     return place, store, place.head_sha
 
 
-def _policy(request: StartRequest, store: git_store.GitStore, tip: str) -> policy.Policy:
+def in_words(relay: Relay) -> str:
+    """What a person should know of the goal before they leave it alone; "" where the store alone decides.
+
+    rules.md, done_when: "one clause that does not parse makes the whole line prose, and the start form and command say
+    so".
+    """
+    done = donewhen.parse(relay.done_when)
+    if done.prose:
+        return (
+            f"done_when is prose ({done.why_prose}): it is never true by itself; "
+            f"a reviewer confirms it ({Ask.DONE_UNCONFIRMED}) when the agent believes it reached"
+        )
+    if relay.watch:
+        return "done_when is an invariant: the relay idles while it holds and nothing is pending, and never ends by it"
+    return ""
+
+
+def _policy(request: StartRequest, done: donewhen.DoneWhen, store: git_store.GitStore, tip: str) -> policy.Policy:
+    """Defaults < site < the repository's `[relay]` in dos.toml at its tip (tighten only) < start, checked against the
+    goal: prose and a watch have no end of their own, so that the envelope must have one."""
     try:
         text = store.read_file(tip, "dos.toml")
         own = policy.parse_toml_relay_table(text.decode("utf-8", "replace")) if text else None
         start = dict(request.policy)
         if request.mode:
             start["mode"] = request.mode
-        return policy.build(SITE_POLICY, own, start, request.sets)
+        built = policy.build(settings.SITE_POLICY, own, start, request.sets)
+        has_cmd = any(clause.kind == "cmd" for clause in done.clauses)
+        policy.check_goal(built, prose=done.prose, watch=request.watch, has_cmd=has_cmd)
+        return built
     except policy.PolicyError as error:
-        raise Usage(f"start: policy: {error}") from error
+        goal = f"done_when is prose ({done.why_prose}): " if done.prose else ""
+        raise Usage(f"start: {goal}{error}") from error
     except StoreUnavailable as error:
         raise Refused(f"start: dos.toml of {request.repo} cannot be read: {error.evidence}") from error
 
@@ -176,7 +200,7 @@ def _next_id(store: git_store.GitStore, moment: datetime) -> str:
     today = Relay.objects.filter(pk__startswith=day).order_by(Length("pk").desc(), "-pk")
     newest = today.values_list("pk", flat=True).first()
     number = int(newest.removeprefix(day)) if newest else 0
-    taken = {name.rpartition("/")[2] for name in store.refs("refs/heads/relay")}
+    taken = set(adopt.relays_in(store))
     while True:
         number += 1
         relay_id = f"{day}{number:04d}"

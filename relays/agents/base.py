@@ -58,6 +58,10 @@ class Adapter(Protocol):
         """Raise AgentArgError for arguments that this agent cannot be started with."""
         ...
 
+    def reconnects(self, args: Mapping[str, object]) -> bool:
+        """Whether an agent with these arguments outlives its supervisor and comes back to `RELAY_SOCKET`."""
+        ...
+
     def launch(self, ctx: LegContext) -> Launch: ...
 
 

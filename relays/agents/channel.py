@@ -4,11 +4,13 @@ The agent speaks on a unix socket or on its stdout, as it likes; the answer goes
 Nothing here waits: an agent that is dead, slow or hostile never blocks its supervisor.
 """
 
+import contextlib
 import json
 import os
 import select
 import shutil
 import socket
+import stat
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +19,8 @@ from relays.agents.process import AgentProcess
 
 LINE_CAP = 256 * 1024
 STREAM = "stream.ndjson"
+STREAM_BYTES = 256 * 1024 * 1024  # of one leg; its events are in the database, the raw lines are for people
+_FULL = b"the rest of this stream was not kept: it is too large\n"
 
 _SOCKET_PATH_MAX = 99  # bytes; the kernels' own limits are 104 and 108
 _CHUNK = 65536
@@ -90,13 +94,19 @@ class Channel:
     Every line is appended raw to `log_dir/stream.ndjson` before it is handed out. Single-threaded.
     """
 
-    def __init__(self, log_dir: str | Path, process: AgentProcess | None = None) -> None:
+    def __init__(self, log_dir: str | Path, process: AgentProcess | None = None, *, socket_path: str = "") -> None:
+        """`socket_path`: that of a channel before this one, which its agent comes back to. Raises ChannelError."""
         folder = Path(log_dir)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._stream = _Stream(folder / STREAM)
-        self._listener, self._folder, self.socket_path = _listen()
+        try:
+            self._listener, self._folder, self.socket_path = _listen_again(socket_path) if socket_path else _listen()
+        except ChannelError:
+            self._stream.close()
+            raise
         self._peers: list[_Peer] = []
         self._process: AgentProcess | None = None
+        self._attached = False
         self._speaker: _Peer | None = None
         self._asked: _Peer | None = None
         self._is_open = True
@@ -104,8 +114,12 @@ class Channel:
         if process is not None:
             self.attach(process)
 
-    def attach(self, process: AgentProcess) -> None:
+    def attach(self, process: AgentProcess | None) -> None:
+        """None: an agent without pipes of ours, which speaks over the socket only."""
+        self._attached = True
         self._process = process
+        if process is None:
+            return
         self._peers.append(_Peer(process.stdout.fileno(), process.stdin.fileno(), None))
 
     # --- reading
@@ -176,9 +190,14 @@ class Channel:
         """Nothing can come any more: the agent's stdout has ended and no connection is open or waits."""
         if not self._is_open:
             return True
-        if self._process is None or _readable([self._listener.fileno()]):
+        if not self._attached or _readable([self._listener.fileno()]):
             return False
         return all(peer.at_end for peer in self._peers)
+
+    @property
+    def connected(self) -> bool:
+        """Whether anybody has a connection open."""
+        return any(peer.sock is not None and not peer.at_end for peer in self._peers)
 
     @property
     def oversized(self) -> int:
@@ -211,8 +230,11 @@ class Channel:
             if peer.waiting:
                 self._send(peer)
 
-    def close(self) -> None:
-        """Close every connection and take the socket away. The agent's pipes are its process's own."""
+    def close(self, *, keep: bool = False) -> None:
+        """Close every connection and take the socket away, unless (`keep`) another channel is opened at its path.
+
+        The agent's pipes are its process's own.
+        """
         if not self._is_open:
             return
         self._is_open = False
@@ -221,7 +243,8 @@ class Channel:
                 peer.sock.close()
         self._listener.close()
         self._stream.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> "Channel":
         return self
@@ -307,15 +330,32 @@ def _is_boundary(line: bytes) -> bool:
 
 
 class _Stream:
-    """Append-only; a line torn by a crash before us is ended first, so that it cannot swallow ours."""
+    """Append-only and bounded; a line torn by a crash before us is ended first, so that it cannot swallow ours.
+
+    What comes above `STREAM_BYTES` is judged like all else and not kept; one line in the file says so. Raises
+    ChannelError where something else than a file of ours lies in its place.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        size = os.fstat(self._fd).st_size
-        if size and os.pread(self._fd, 1, size - 1) != b"\n":
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            self._fd = os.open(path, flags, 0o600)
+        except OSError as error:
+            raise ChannelError(f"{path} cannot be opened: {error.strerror}; remove what lies there") from error
+        found = os.fstat(self._fd)
+        if not stat.S_ISREG(found.st_mode):
+            os.close(self._fd)
+            raise ChannelError(f"{path} is not a file; remove what lies there")
+        self._size = found.st_size
+        if self._size and os.pread(self._fd, 1, self._size - 1) != b"\n":
             self.write(b"\n")
 
     def write(self, data: bytes) -> None:
+        if self._size > STREAM_BYTES:
+            return
+        self._size += len(data)
+        if self._size > STREAM_BYTES:
+            data = _FULL
         view = memoryview(data)
         while view:
             view = view[os.write(self._fd, view) :]
@@ -346,3 +386,25 @@ def _listen() -> tuple[socket.socket, str, str]:
         listener.setblocking(False)
         return listener, folder, path
     raise ChannelError("no short temporary folder for the agent's socket: set TMPDIR to a path under 80 bytes")
+
+
+def _listen_again(path: str) -> tuple[socket.socket, str, str]:
+    """As `_listen`, at the path of a channel that its holder did not close: only where the folder is still our own."""
+    folder = os.path.dirname(path)
+    try:
+        seen = os.lstat(folder)
+        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid() or seen.st_mode & 0o077:
+            raise ChannelError(f"{folder} is not a private folder of ours any more: no agent can come back to it")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError as error:
+        raise ChannelError(f"no socket can be made again at {path}: {error}") from error
+    try:
+        listener.bind(path)
+        listener.listen(_PEERS_MAX)
+    except OSError as error:
+        listener.close()
+        raise ChannelError(f"no socket can be made again at {path}: {error}") from error
+    listener.setblocking(False)
+    return listener, folder, path

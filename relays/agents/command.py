@@ -2,6 +2,11 @@
 
 `--agent command --agent-arg argv='["prog","a"]'` (or one line split like a shell's), and optionally
 `--agent-arg env=NAME,NAME` for variables of ours that it needs.
+
+`--agent-arg reconnect=1`: it speaks over `RELAY_SOCKET` only, and connects again when that breaks. Its processes then
+outlive a supervisor that dies, and the next one goes on with it in the same leg. Whoever connects again says again,
+with the same `seq`, what it said since the boundary that was answered last: what was heard is ignored, and a boundary
+that it still waits at is answered.
 """
 
 import json
@@ -32,14 +37,21 @@ class CommandAdapter:
 
     def check_args(self, args: Mapping[str, object]) -> None:
         for key, value in args.items():
-            if key not in ("argv", "env"):
-                raise AgentArgError(f"agent argument {key!r} is not known to the command agent; allowed: argv, env")
+            if key not in ("argv", "env", "reconnect"):
+                raise AgentArgError(
+                    f"agent argument {key!r} is not known to the command agent; allowed: argv, env, reconnect"
+                )
             if not isinstance(value, str):
                 raise AgentArgError(f"agent argument {key} is no text; allowed: {_SHAPE}, env=NAME,NAME")
+        if args.get("reconnect", "0") not in ("0", "1"):
+            raise AgentArgError(f"agent argument reconnect={args['reconnect']!r} is neither 0 nor 1")
         if "argv" not in args:
             raise AgentArgError(f"the command agent needs agent argument argv; allowed: {_SHAPE}")
         parse_argv(str(args["argv"]))
         env_names(str(args.get("env", "")))
+
+    def reconnects(self, args: Mapping[str, object]) -> bool:
+        return args.get("reconnect") == "1"
 
     def launch(self, ctx: LegContext) -> Launch:
         self.check_args(ctx.args)

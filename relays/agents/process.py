@@ -1,20 +1,12 @@
 """One agent's whole process tree: started contained, ended whole, and never left behind.
 
 Mission: a leg "ends at a safe point, never mid-action"; what a leg started must be gone before its successor starts.
-Killing the program is not enough (an agent's tools run in sessions of their own), so the tree is contained:
-
-* `namespace` / `user_namespace`: `unshare` puts it into a pid namespace of its own; when its wrapper dies, the kernel
-  kills everything in it, whatever it did to its session, group or environment.
-* `subreaper`: where namespaces are forbidden. Found again by the marker in every process's environment and by descent.
-  A process that is orphaned AND has scrubbed its environment is not found.
-* `group`: no `/proc` at all (macOS); only the process group is ended.
-
-In each of them the kernel kills the wrapper when the supervisor dies (parent-death signal), even by `kill -9`.
+Killing the program is not enough (an agent's tools run in sessions of their own), so the tree is contained (see
+`contained`); and the kernel kills the wrapper when the supervisor dies (parent-death signal), even by `kill -9`.
 """
 
 import contextlib
 import ctypes
-import functools
 import os
 import shutil
 import signal
@@ -22,10 +14,10 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
+from relays.agents.contained import WRAPPERS, Containment, Tree, containment, prefix_of
 from relays.agents.tree import (
     LINUX,
     MARKER,
@@ -33,15 +25,10 @@ from relays.agents.tree import (
     StillAlive,
     alive,
     boot_id,
-    descendants,
     identity,
     kill_by_marker,
     living,
-    pids,
-    reap,
     stat,
-    strike,
-    strike_marked,
     this_process,
 )
 
@@ -70,54 +57,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 _CHUNK = 65536
 
 
-class Containment(StrEnum):
-    NAMESPACE = "namespace"
-    USER_NAMESPACE = "user_namespace"
-    SUBREAPER = "subreaper"
-    GROUP = "group"
-
-
-_UNSHARE = ("--pid", "--fork", "--kill-child=KILL", "--mount-proc")
-_WRAPPERS: dict[Containment, tuple[str, ...]] = {
-    Containment.NAMESPACE: _UNSHARE,
-    Containment.USER_NAMESPACE: ("--user", "--map-current-user", *_UNSHARE),
-}
-
-
 class LaunchError(Exception):
     """The agent could not be started; one line: what, where."""
-
-
-@functools.cache
-def containment() -> Containment:
-    """The strongest containment that this machine allows us (tried once, by really using it)."""
-    if not LINUX:
-        return Containment.GROUP
-    for kind in _WRAPPERS:
-        if kind is Containment.NAMESPACE and os.geteuid() != 0:
-            continue
-        prefix = _prefix(kind)
-        if not prefix:
-            continue
-        try:
-            done = subprocess.run(
-                [*prefix, "true"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=10,
-                check=False,
-            )
-        except (OSError, subprocess.TimeoutExpired):
-            continue
-        if done.returncode == 0:
-            return kind
-    return Containment.SUBREAPER
-
-
-def _prefix(kind: Containment) -> list[str]:
-    program = shutil.which("unshare")
-    return [program, *_WRAPPERS[kind], "--"] if program and kind in _WRAPPERS else []
 
 
 def _die_with(parent: int) -> Callable[[], None]:
@@ -160,11 +101,10 @@ class CappedLog:
         self._file.close()
 
 
-class AgentProcess:
-    """A started agent. `pid` is the wrapper's: while it lives the tree may live, once it is reaped the tree is ending.
+class AgentProcess(Tree):
+    """A started agent, our own child. `stdin`, `stdout` and `stderr` are our ends of its pipes, raw and non-blocking.
 
-    `stdin`, `stdout` and `stderr` are our ends of its pipes, raw and non-blocking. `started` is in clock ticks since
-    boot. Only the thread that started it may use it.
+    Only the thread that started it may use it.
     """
 
     def __init__(self, popen: "subprocess.Popen[bytes]", kind: Containment, marker: str, log: CappedLog) -> None:
@@ -177,12 +117,8 @@ class AgentProcess:
         self.stderr: IO[bytes] = popen.stderr
         for pipe in (self.stdin, self.stdout, self.stderr):
             os.set_blocking(pipe.fileno(), False)
-        self.pid = popen.pid
         seen = stat(popen.pid)
-        self.started = seen[2] if seen else 0
-        self.boot_id = boot_id()
-        self.containment: str = kind.value
-        self.marker = marker
+        super().__init__(popen.pid, seen[2] if seen else 0, boot_id(), kind, marker)
 
     def poll(self) -> int | None:
         """The exit code once it has ended (negative: the signal that ended it), else None."""
@@ -217,32 +153,8 @@ class AgentProcess:
         self.kill_tree()
 
     def kill_tree(self, wait: float = 5.0) -> None:
-        """SIGKILL the whole tree; returns when the wrapper is reaped and no process with the marker lives.
-
-        Safe to repeat, and after a clean exit too: what the agent left running is ended as well.
-        Raises StillAlive after `wait` seconds. The pipes stay open, so that the last output can still be read.
-        """
-        deadline = time.monotonic() + wait
-        struck: set[int] = set()
-        inits: set[tuple[int, int]] = set()
-        scans = 2 if self.containment == Containment.SUBREAPER else 1  # one scan can miss a process just born
-        quiet = 0
-        while True:
-            if self.poll() is None:
-                inits |= self._namespace_inits()
-                struck |= self._strike_unreaped()
-            elif self.containment == Containment.GROUP:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(self.pid, signal.SIGKILL)
-            struck |= strike_marked(self.marker)
-            reap({*struck, *(pid for pid, _ in inits)} - {self.pid})
-            left = {*living(self.marker), *(pid for pid, started in inits if alive(pid, started, self.boot_id))}
-            quiet = quiet + 1 if self.poll() is not None and not left else 0
-            if quiet >= scans:
-                break
-            if time.monotonic() > deadline:
-                raise StillAlive(self.marker, sorted(left) or [self.pid])
-            time.sleep(PAUSE)
+        """As promised by `Tree`; the pipes stay open, so that the last output can still be read."""
+        super().kill_tree(wait)
         for _ in range(4):  # the last words, at most a pipe full; never waits
             self.drain_stderr()
 
@@ -253,32 +165,8 @@ class AgentProcess:
                 pipe.close()
         self._log.close()
 
-    def _agents(self) -> list[int]:
-        """The wrapper of a namespace does not pass signals on: the agent is its child."""
-        if self.containment in _WRAPPERS:
-            return [pid for pid in pids() if (seen := stat(pid)) is not None and seen[1] == self.pid]
-        return [self.pid]
-
-    def _namespace_inits(self) -> set[tuple[int, int]]:
-        """(pid, started) of the namespace's first process: the kernel lets it go only after everything in there."""
-        if self.containment not in _WRAPPERS:
-            return set()
-        return {(pid, seen[2]) for pid in self._agents() if (seen := stat(pid)) is not None}
-
-    def _strike_unreaped(self) -> set[int]:
-        """While the wrapper is not reaped, its pid, group and descent are certainly its own."""
-        struck: set[int] = set()
-        if self.containment == Containment.SUBREAPER:
-            # its descent is struck before itself: a parent that dies first would hide its children
-            for pid in descendants(self.pid):
-                seen = identity(pid)
-                if seen is not None and strike(pid, functools.partial(alive, pid, *seen)):
-                    struck.add(pid)
-        if self.containment in (Containment.SUBREAPER, Containment.GROUP):
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, signal.SIGKILL)
+    def _strike_wrapper(self) -> None:
         self._popen.kill()
-        return struck
 
 
 def launch(
@@ -301,12 +189,11 @@ def launch(
         raise LaunchError("an agent needs a program and a marker")
     kind = contain or containment()
     environment = {**env, MARKER: marker}
-    _check_program(argv[0], Path(cwd), environment.get("PATH", os.defpath))
-    prefix = _prefix(kind)
-    if kind in _WRAPPERS and not prefix:
+    check_program(argv[0], Path(cwd), environment.get("PATH", os.defpath))
+    prefix = prefix_of(kind)
+    if kind in WRAPPERS and not prefix:
         raise LaunchError(f"containment {kind} needs the program unshare, which is not there")
-    if kind is Containment.SUBREAPER and _LIBC is not None:
-        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    become_subreaper(kind)
     folder = Path(log_dir)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = CappedLog(folder / "stderr.log")
@@ -328,7 +215,13 @@ def launch(
     return AgentProcess(popen, kind, marker, log)
 
 
-def _check_program(program: str, cwd: Path, path: str) -> None:
+def become_subreaper(kind: Containment) -> None:
+    """Where nothing else holds an agent's orphans together they become our children, not those of the first process."""
+    if kind is Containment.SUBREAPER and _LIBC is not None:
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def check_program(program: str, cwd: Path, path: str) -> None:
     """Said before the start, because inside a wrapper a missing program is only an exit code."""
     if not cwd.is_dir():
         raise LaunchError(f"the folder {cwd} to start {program!r} in is not there")

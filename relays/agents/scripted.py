@@ -29,6 +29,9 @@ class ScriptedAdapter:
     def check_args(self, args: Mapping[str, object]) -> None:
         check_args(args)
 
+    def reconnects(self, args: Mapping[str, object]) -> bool:
+        return False
+
     def launch(self, ctx: LegContext) -> Launch:
         """Run by its file and isolated (`-I`): the repository it works in cannot put modules of its own before ours."""
         check_args(ctx.args)

@@ -160,6 +160,17 @@ def _without(value: Value, key: str) -> Value:
     return value
 
 
+def _written_too_large(text: str | bytes, baton: Baton, limit: int) -> str:
+    """Why a baton may not be taken whose canonical form no reader would take; "" when it may.
+
+    One byte of a text is at most six in it (an escape), so that a small text needs no second look.
+    """
+    if len(text) * 6 <= limit:
+        return ""
+    size = len(canonical(baton))
+    return f"{size} bytes in its canonical form, more than {limit}" if size > limit else ""
+
+
 def read(text: str | bytes, bounds: Bounds | None = None) -> Reading:
     """Steps 1 to 5 of the ladder over hostile text: each kept with its evidence, stopping at the first refusal.
 
@@ -186,6 +197,8 @@ def read(text: str | bytes, bounds: Bounds | None = None) -> Reading:
         if claimed is None:
             return refused(1, fault.path, fault.why)
         return refused(2, claimed, f"a field named 'claimed' (and step 1: {fault.path}: {fault.why})")
+    if claimed is None and (why := _written_too_large(text, baton, bounds.total * bounds.factor)):
+        return refused(1, "", why)
     passed(1, "", "exact keys, types, forms and bounds")
     if claimed is not None:
         return refused(2, claimed, "a field named 'claimed': a baton carries no claim")

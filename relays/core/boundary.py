@@ -5,7 +5,7 @@ only measures what it asks for and carries out what it says.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from relays.core.donewhen import DoneVerdict, Truth
@@ -76,16 +76,43 @@ class BoundaryDecision:
 
 
 def decide(view: BoundaryView) -> BoundaryDecision:
-    """Judge one boundary. Shadow and advise "never hold, stop or rotate"; a person's park and stop always act."""
-    enforced = _enforce(view)
+    """Judge one boundary.
+
+    rules.md: "Shadow and advise never hold, stop or rotate, not at the ceiling either (advise answers
+    `wind_down <HOLD>`, shadow `go`); ladder, region, envelope, containment and a person's park and stop always act."
+    """
+    if view.mode is Mode.ENFORCE:
+        return _enforce(view)
+    # what acts in every mode is judged as in enforce, but for the ceiling, which only enforce has
+    acting = _enforce(replace(view, ceiling=False))
     # an agent that ends by itself is let go; one that is held at its end is only told so, in advise
-    if view.mode is Mode.ENFORCE or view.draining or (view.final and enforced.end):
-        return enforced
-    would = {"step": str(enforced.step), "hold": str(enforced.hold or ""), "end": enforced.end}
-    told = view.mode is Mode.ADVISE and (enforced.armed or enforced.end or view.final)
+    if view.draining or (view.final and acting.end):
+        return acting
+    enforced = _enforce(view)
     return BoundaryDecision(
-        Step.WIND_DOWN if told else Step.GO, enforced.armed, enforced.hold, enforced.detail, would=would
+        Step.WIND_DOWN if view.mode is Mode.ADVISE and enforced.step is not Step.GO else Step.GO,
+        enforced.armed,
+        enforced.hold,
+        enforced.detail,
+        # its answer is wanted here too: what enforce would do hangs on it, and it changes nothing of the relay
+        needs_green=enforced.needs_green,
+        would={
+            "step": str(enforced.step),
+            "hold": str(enforced.hold or ""),
+            "end": enforced.end,
+            "cause": str(enforced.cause or ""),
+        },
     )
+
+
+def owes_statement(mode: Mode, *, armed: bool, draining: str) -> bool:
+    """Whether the gate asks for the agent's `externalized`: "a leg that is armed or draining must have said" it.
+
+    In shadow an agent is never told that it is armed, so only a drain, which is told in every mode, asks for it. A
+    leg that waits at the ceiling for running tools was not told anything either.
+    """
+    drains = draining not in ("", "ceiling")
+    return drains or (armed and mode is not Mode.SHADOW)
 
 
 def _enforce(view: BoundaryView) -> BoundaryDecision:
@@ -107,10 +134,11 @@ def _enforce(view: BoundaryView) -> BoundaryDecision:
         return _with(view, Step.STOP, armed, holds, end=True, cause=Cause.CEILING)
     if done:
         return _with(view, Step.STOP, armed, set(), end=True)
-    if (armed or view.draining) and stands and view.green in {Green.FAILED, Green.NOT_KNOWN}:
-        holds.add(Hold.NOT_AT_SAFE_POINT)
-    elif armed and stands and not view.draining and not view.cap.admit and not view.final:
+    # "`green` and the cap are judged only where it would fire", and the cap, which is the stronger hold, first
+    if armed and stands and not view.draining and not view.cap.admit and not view.final:
         holds.add(Hold.ROTATION_CAPPED)
+    elif (armed or view.draining) and stands and view.green in {Green.FAILED, Green.NOT_KNOWN}:
+        holds.add(Hold.NOT_AT_SAFE_POINT)
     if (armed or view.draining) and not holds:
         return _with(view, Step.STOP, armed, holds, end=True)
     if view.draining and view.drain_over:

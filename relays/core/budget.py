@@ -68,6 +68,16 @@ class AxisLeft:
             self.spent or _reaches(_times(self.used, 5), _times(self.limit, 4), over=True)
         )
 
+    @property
+    def plain(self) -> dict[str, object]:
+        """As JSON: money as text, wall in seconds, None as null."""
+        return {
+            "limit": _plain(self.limit),
+            "used": _plain(self.used),
+            "left": _plain(self.left),
+            "unknown": self.unknown,
+        }
+
 
 def left(envelope: Envelope, spent: Spent) -> tuple[AxisLeft, ...]:
     """All six axes, spend first."""
@@ -114,15 +124,7 @@ def newly_low(envelope: Envelope, spent: Spent, warned: Collection[str]) -> tupl
 
 def rearm(envelope: Envelope, spent: Spent) -> dict[str, dict[str, object]]:
     """The reset transaction's `budget re-arm per axis`, as JSON: money as text, wall in seconds, None as null."""
-    return {
-        axis.axis: {
-            "limit": _plain(axis.limit),
-            "used": _plain(axis.used),
-            "left": _plain(axis.left),
-            "unknown": axis.unknown,
-        }
-        for axis in left(envelope, spent)
-    }
+    return {axis.axis: axis.plain for axis in left(envelope, spent)}
 
 
 A = TypeVar("A", int, Decimal, timedelta)

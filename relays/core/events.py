@@ -11,20 +11,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
-from typing import Annotated, Any, Final, Literal
+from typing import Any, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ValidationError
+
+from relays.core.eventforms import SCHEMAS
 
 SCHEMA: Final = "relay.event.v1"
 LINE_BYTES: Final = 256 * 1024
 DEPTH: Final = 32
 KIND_CHARS: Final = 40
-SEQ_MAX: Final = 2**63 - 1
-#: of one bucket or one tool result; the sum of four still fits 31 bits
-TOKENS_MAX: Final = 500_000_000
-#: of one call, in whatever currency; a leg's sum still fits its column
-COST_MAX: Final = Decimal(100_000)
+#: declarations that came malformed are numbered from here on; no agent's own number reaches it
+UNREAD: Final = 2**62
+SEQ_MAX: Final = UNREAD - 1
 PROBLEM_CHARS: Final = 300
 
 
@@ -46,190 +45,18 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a line was: an event, or (`event` None) a problem in one line, with kind and seq where they can be read."""
+    """What a line was: an event, or (`event` None) a problem in one line, with kind and seq where they can be read.
+
+    `declares`: of a malformed line that meant to declare something, that declaration without a backing and without a
+    number of its own (seq -1): what an agent relies on is not gone because it was said badly.
+    """
 
     event: Event | None
     kind: str = ""
     seq: int | None = None
     payload: Mapping[str, Any] | None = None
     problem: str | None = None
-
-
-# --- the closed schemas ---------------------------------------------------------------------------------------------
-
-
-def _filled(value: object) -> object:
-    if isinstance(value, str) and not value.strip():
-        raise ValueError("must not be empty")
-    return value
-
-
-def _money(value: object) -> object:
-    if value is None or isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return value
-    try:
-        amount = Decimal(str(value))
-    except InvalidOperation as error:
-        raise ValueError("must be a number") from error
-    if not amount.is_finite() or not 0 <= amount <= COST_MAX:
-        raise ValueError(f"must be between 0 and {COST_MAX}")
-    return amount
-
-
-Text = Annotated[str, BeforeValidator(_filled)]
-Short = Annotated[str, BeforeValidator(_filled), Field(max_length=200)]
-Name = Annotated[str, BeforeValidator(_filled), Field(max_length=120)]
-Ref = Annotated[str, BeforeValidator(_filled), Field(max_length=500)]
-Tokens = Annotated[int, Field(ge=0, le=TOKENS_MAX)]
-Money = Annotated[Decimal, BeforeValidator(_money)]
-PointerKind = Literal["commit", "issue", "memory", "ledger", "file"]
-
-
-class _Payload(BaseModel):
-    """Strict types; a field that the schema does not name stays in the event's payload and means nothing."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", arbitrary_types_allowed=False)
-
-
-class TurnStarted(_Payload):
-    """A model call of the main chain begins."""
-
-
-class ToolStarted(_Payload):
-    id: Short
-    name: Short
-
-
-class ToolEnded(_Payload):
-    """The result's size in tokens, or in bytes where the agent does not know its tokens."""
-
-    id: Short
-    ok: bool
-    result_tokens: Tokens | None = None
-    result_bytes: Tokens | None = None
-
-    @model_validator(mode="after")
-    def _sized(self) -> "ToolEnded":
-        if self.result_tokens is None and self.result_bytes is None:
-            raise ValueError("result_tokens or result_bytes is required")
-        return self
-
-
-class Usage(_Payload):
-    """One call's buckets; null in a cache bucket means that the agent does not report it."""
-
-    model: Name
-    message_id: Name
-    input: Tokens
-    cache_read: Tokens | None
-    cache_write_5m: Tokens | None
-    cache_write_1h: Tokens | None
-    output: Tokens
-    cost: Money | None = None
-    chain: Literal["main", "sub"]
-
-
-class Fact(_Payload):
-    """A load-bearing fact. A class left out is an unknown class, which is load-bearing; no backing refuses the gate."""
-
-    label: Text
-    class_: str = Field(default="", alias="class")
-    backing: str | None = None
-
-
-class Declared(_Payload):
-    """A decision, an open question or a dead end."""
-
-    label: Text
-    pointer: str | None = None
-
-
-class Artifact(_Payload):
-    """Something durable that the leg made. On a line `"ref": "kind:ref"`; in the payload kind and ref apart."""
-
-    kind: PointerKind
-    ref: Ref
-
-
-class Assumption(_Payload):
-    key: Short
-    statement: Text
-    source: Literal["user_stated", "witnessed", "inferred", "stale", "unknown"]
-    confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
-
-
-class Promotion(_Payload):
-    """`consent` is what the agent says; only a person's recorded decision counts (`core/promotion`)."""
-
-    slug: Short
-    class_: str = Field(default="", alias="class")
-    evidence: str | None = None
-    consent: bool | None = None
-
-
-class PageFault(_Payload):
-    kind: Annotated[str, BeforeValidator(_filled), Field(max_length=20)]
-    ref: Ref
-    required: bool
-    durability: str
-
-
-class Todo(_Payload):
-    id: Short
-    open: bool
-
-
-class FileWritten(_Payload):
-    path: Annotated[str, BeforeValidator(_filled), Field(max_length=4096)]
-
-
-class ParkTree(_Payload):
-    """The agent's word that every dirty path is meant to be carried over as it stands."""
-
-
-class Externalized(_Payload):
-    """The agent's statement that all it relies on is declared."""
-
-
-class Boundary(_Payload):
-    next_actions: Annotated[list[str], Field(max_length=64)]
-    final: bool
-
-
-class Ledger(_Payload):
-    """Ours: appends one ledger row, `<relay>.<leg>.e<seq>`."""
-
-    refs: Annotated[
-        list[Annotated[str, BeforeValidator(_filled), Field(max_length=510)]], Field(min_length=1, max_length=64)
-    ]
-    note: Annotated[str, Field(max_length=4096)] | None = None
-
-
-SCHEMAS: Final[Mapping[str, type[_Payload]]] = {
-    "turn_started": TurnStarted,
-    "tool_started": ToolStarted,
-    "tool_ended": ToolEnded,
-    "usage": Usage,
-    "fact": Fact,
-    "decision": Declared,
-    "open_question": Declared,
-    "dead_end": Declared,
-    "artifact": Artifact,
-    "assumption": Assumption,
-    "promotion": Promotion,
-    "page_fault": PageFault,
-    "todo": Todo,
-    "file_written": FileWritten,
-    "park_tree": ParkTree,
-    "externalized": Externalized,
-    "boundary": Boundary,
-    "ledger": Ledger,
-}
-
-KINDS: Final = frozenset(SCHEMAS)
-
-
-# --- reading a line -------------------------------------------------------------------------------------------------
+    declares: Event | None = None
 
 
 class _Malformed(ValueError):
@@ -242,11 +69,13 @@ _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{\]}]', re.DOTALL)
 def parse_line(line: bytes) -> Parsed:
     """Read one line of a leg's stream; white space around the object is legal. Never raises."""
     if len(line) > LINE_BYTES:
-        return Parsed(None, problem=f"line of {len(line)} bytes, more than {LINE_BYTES}")
+        problem = f"line of {len(line)} bytes, more than {LINE_BYTES}"
+        return Parsed(None, problem=problem, declares=_glimpse(line, problem))
     try:
         row = _object(line)
     except _Malformed as error:
-        return Parsed(None, problem=_one_line(str(error)))
+        problem = _one_line(str(error))
+        return Parsed(None, problem=problem, declares=_glimpse(line, problem))
     kind, seq = row.get("kind"), row.get("seq")
     payload = {key: value for key, value in row.items() if key not in {"kind", "seq", "at"}}
     known_kind = kind if isinstance(kind, str) and len(kind) <= KIND_CHARS and kind.isprintable() else ""
@@ -263,11 +92,47 @@ def parse_line(line: bytes) -> Parsed:
         if schema is not None:
             schema.model_validate(payload)
     except _Malformed as error:
-        return Parsed(None, known_kind, known_seq, payload, _one_line(str(error)))
+        problem = _one_line(str(error))
     except ValidationError as error:
-        return Parsed(None, known_kind, known_seq, payload, _one_line(f"{known_kind}: {_first(error)}"))
-    event = Event(known_kind, known_seq, at, payload, schema is not None)
-    return Parsed(event, known_kind, known_seq, payload)
+        problem = _one_line(f"{known_kind}: {_first(error)}")
+    else:
+        event = Event(known_kind, known_seq, at, payload, schema is not None)
+        return Parsed(event, known_kind, known_seq, payload)
+    declares = _declaration(known_kind, payload.get("label"), problem)
+    return Parsed(None, known_kind, known_seq, payload, problem, declares)
+
+
+#: kinds that declare what a leg relies on, and the kind under which a malformed one is kept
+_DECLARING: Final[Mapping[str, str]] = {
+    "fact": "fact",
+    "decision": "decision",
+    "open_question": "open_question",
+    "dead_end": "dead_end",
+    "todo": "fact",
+    "file_written": "fact",
+}
+_GLIMPSE: Final = re.compile(rb'"kind"\s*:\s*"(' + "|".join(_DECLARING).encode("ascii") + rb')"')
+_GLIMPSE_BYTES: Final = 4096
+
+
+def _glimpse(line: bytes, problem: str) -> Event | None:
+    """A line that is no object at all can still be seen to have meant a declaration."""
+    found = _GLIMPSE.search(line[:_GLIMPSE_BYTES])
+    return _declaration(found[1].decode("ascii"), None, problem) if found else None
+
+
+def _declaration(kind: str, label: object, problem: str) -> Event | None:
+    """Of a malformed line: what it declared, without class and backing, so that it refuses until it is said properly.
+
+    Said again under its own label, it is replaced; where none could be read, a person sees what was wrong.
+    """
+    kept = _DECLARING.get(kind)
+    if kept is None:
+        return None
+    own = (
+        label if isinstance(label, str) and label.strip() and kept == kind else f"{kind} that cannot be read: {problem}"
+    )
+    return Event(kept, -1, None, {"label": own, "malformed": problem})
 
 
 #: kinds whose own field `kind` cannot stand beside the event's `kind` in one JSON object

@@ -24,6 +24,9 @@ STATEMENT = "externalized"
 #: the label of the finding that stands for a tree that could not be read
 UNREAD_TREE = "the working tree, which could not be read"
 
+#: the kind of the finding that the branch no longer holds what the leg started from
+LOST = "cursor_lost"
+
 #: kind of fact -> what would externalize it while it has no pointer
 FIXES: dict[str, str] = {
     "fact": "commit it, file it as an issue or append a ledger row, then declare it again with that pointer",
@@ -34,8 +37,19 @@ FIXES: dict[str, str] = {
     "stash": "apply the stash and commit it, or drop it",
     "file_outside": "move it into the repository and commit it",
     "commit_off_branch": "bring the commit onto the relay's branch",
+    LOST: "bring the branch back to hold the work of earlier legs (merge or cherry-pick that commit)",
     "todo": "finish it, or file it as an issue, then close it in the to-do list",
     "statement": "declare all that you rely on, then send externalized",
+}
+
+#: kind of finding -> what the detector saw, in words
+DETECTED: dict[str, str] = {
+    "dirty": "uncommitted work",
+    "stash": "stashed work",
+    "file_outside": "a file outside the repository",
+    "commit_off_branch": "a commit that is not on the branch",
+    LOST: "work that the branch lost",
+    "todo": "an open task",
 }
 
 #: kind of pointer -> what would make it resolve
@@ -101,12 +115,14 @@ def detect(
     files_outside: Iterable[str],
     commits_off_branch: Iterable[str],
     declared: Iterable[LoadBearing],
+    cursor_lost: str = "",
 ) -> tuple[LoadBearing, ...]:
     """What the detector finds by itself, in a fixed order.
 
     `tree`: unparked paths count, parked ones are stored. `stashes`: how many this leg left. `open_todos`: their ids.
     `files_outside`, `commits_off_branch`: paths and SHAs. `declared`: decisions, open questions and dead ends; one
     without a pointer is a finding whatever class it carries, one with a pointer is passed on as it was declared.
+    `cursor_lost`: the commit that the leg started from, where the branch lost work up to it; "" where it did not.
     """
     found = [_found(path, "dirty") for path in tree.unparked] if tree.known else [_found(UNREAD_TREE, "dirty")]
     if stashes > 0:
@@ -115,6 +131,9 @@ def detect(
         found.append(fact if fact.backing.strip() else replace(fact, durability="", backing="", source="detected"))
     found += [_found(path, "file_outside") for path in files_outside]
     found += [_found(sha, "commit_off_branch") for sha in commits_off_branch]
+    if cursor_lost:
+        label = f"work of earlier legs up to {cursor_lost[:12]} that the branch lost"
+        found.append(LoadBearing(label, LOST, backing=f"commit:{cursor_lost}", source="detected"))
     found += [_found(todo, "todo") for todo in open_todos]
     return tuple(found)
 
@@ -166,7 +185,7 @@ def _fix(fact: LoadBearing, verdict: Verdict | None) -> str:
     if verdict is Verdict.UNKNOWN:
         return ASK_AGAIN
     pointer = _pointer(fact.backing)
-    if verdict is None or pointer is None:
+    if verdict is None or pointer is None or fact.kind == LOST:
         return FIXES.get(fact.kind, FIXES["fact"])
     return POINTER_FIXES[pointer.kind]
 

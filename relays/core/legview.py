@@ -11,7 +11,8 @@ from hashlib import sha256
 from typing import Any, Final
 
 from relays.core import usage
-from relays.core.events import Event
+from relays.core.events import UNREAD, Event
+from relays.core.sequence import Seen
 
 RECORDS: Final = 4096  # facts, decisions, questions, dead ends, artifacts, open tasks, tools in flight: each
 FILES: Final = 20_000
@@ -51,10 +52,13 @@ class CallView:
 class LegView:
     """State of one leg. Tokens everywhere; `turns` counts from 1 at the first turn.
 
-    `next_actions` and `final` are those of the last boundary, gone when a later turn starts. `externalized` and
-    `tree_parked` are the agent's statements while they stand: what came after them can void them.
+    `window` is the model's, 0 while it is not known. `next_actions` and `final` are those of the last boundary, gone
+    when a later turn starts. `externalized` and `tree_parked` are the agent's statements while they stand: what came
+    after them can void them. `fullness`: tool calls by how full the window was when they started, tenth 0 to 9 ->
+    [calls, errors]; a call before the first usage started in an empty window.
     """
 
+    window: int = 0
     last_seq: int = -1
     turns: int = 0
     resident: int = 0
@@ -69,6 +73,7 @@ class LegView:
     tool_calls: int = 0
     tool_errors: int = 0
     unknown_events: int = 0
+    unread: int = 0  # declarations that came malformed
     boundaries: int = 0
     next_actions: tuple[str, ...] = ()
     final: bool = False
@@ -78,19 +83,24 @@ class LegView:
     spend: Decimal = Decimal(0)
     unpriced: int = 0
     in_flight: dict[str, str] = field(default_factory=dict)
+    fullness: dict[int, list[int]] = field(default_factory=dict)
     todos_open: dict[str, str] = field(default_factory=dict)
     calls: dict[str, CallView] = field(default_factory=dict)
+    seen: Seen = field(default_factory=Seen)
     _declared: dict[str, dict[str, Record]] = field(default_factory=dict)
     _files: dict[str, None] = field(default_factory=dict)
+    _started_at: dict[str, int] = field(default_factory=dict)  # tool in flight -> tenth of the window
     _turn_open: bool = False
     _last_main: str = ""
     _resident_before: int | None = None
 
     def apply(self, event: Event) -> bool:
-        """Fold one event in. False, and nothing changes, for one whose seq is not above the last one applied."""
-        if event.seq <= self.last_seq:
+        """Fold one event in. False, and nothing changes, for one that was seen, or jumped too far ahead to be ours."""
+        if event.seq >= UNREAD:
+            self.unread += 1
+        elif not self.seen.take(event.seq):
             return False
-        self.last_seq = event.seq
+        self.last_seq = self.seen.last
         if not event.known:
             self.unknown_events += 1
             return True
@@ -221,7 +231,16 @@ class LegView:
         self.tree_parked = False
         if tool not in self.in_flight:
             self.tool_calls += 1
+            self._filled(tool)
         _put(self.in_flight, tool, name, f"more than {RECORDS} tools at once")
+
+    def _filled(self, tool: str) -> None:
+        if self.window <= 0:
+            return
+        tenth = min(9, self.resident * 10 // self.window)
+        self.fullness.setdefault(tenth, [0, 0])[0] += 1
+        if len(self._started_at) < RECORDS:
+            self._started_at[tool] = tenth
 
     def _tool_ended(self, payload: Mapping[str, Any]) -> None:
         tokens = payload.get("result_tokens")
@@ -230,8 +249,11 @@ class LegView:
         self.new_results += tokens
         self.largest_result = max(self.largest_result, tokens)
         # an end without a start counts its result, which is in the window, but is no call of ours
+        tenth = self._started_at.pop(payload["id"], None)
         if self.in_flight.pop(payload["id"], None) is not None and not payload["ok"]:
             self.tool_errors += 1
+            if tenth is not None:
+                self.fullness[tenth][1] += 1
 
     # --- what the agent declares
 

@@ -79,6 +79,7 @@ _SHA = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})")
 _ISSUE = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9-]*/[A-Za-z0-9_][A-Za-z0-9._-]*)?#[1-9][0-9]{0,11}")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _LEDGER_LINE = re.compile(r"([^ ]+)#L[1-9][0-9]{0,8}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # category Cc, whole
 _ENTRY = re.compile(r"(?:(commit|issue|memory|ledger|file):([^ ]+)|(#[1-9][0-9]{0,11}))(?: (.*))?")
 
 
@@ -89,7 +90,7 @@ def is_sha(text: str) -> bool:
 
 def control_character(text: str) -> bool:
     """True when a control character (CR, LF, NUL, tab, C0, DEL, C1) stands in the text."""
-    return any(unicodedata.category(sign) == "Cc" for sign in text)
+    return _CONTROL.search(text) is not None
 
 
 def utf8_size(text: str) -> int | None:
@@ -136,6 +137,8 @@ def check_ref(kind: Kind, ref: str, limit: int = REF_BYTES) -> None:
     commit: 40 or 64 lower-case hex. issue: `#n` or `owner/repo#n`. memory: a slug. ledger: a row id or `path#Lnn`.
     file: a relative path or gitignore-style glob.
     """
+    if kind is Kind.COMMIT and limit >= 64 and is_sha(ref):
+        return  # thousands at once: nothing below refuses what is all hex
     problem = path_problem(ref) if kind is Kind.FILE else name_problem(ref)
     if problem:
         raise PointerError(f"{kind} ref: {problem}")

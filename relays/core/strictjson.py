@@ -67,6 +67,8 @@ _DECODER = json.JSONDecoder(
 
 
 def _too_deep(text: str) -> bool:
+    if text.count("{") + text.count("[") <= MAX_DEPTH:
+        return False
     depth = 0
     for match in _STRING_OR_BRACKET.finditer(text):
         sign = match.group()
@@ -130,6 +132,8 @@ def find_key(value: Value, key: str, path: str = "") -> str | None:
 def shown(text: str, limit: int = 60) -> str:
     """Hostile text cut and made printable for a path or a line of evidence: no control character, no surrogate."""
     cut = text if len(text) <= limit else text[:limit] + "…"
+    if cut.isprintable():
+        return cut
     return "".join(sign if sign.isprintable() else f"\\u{ord(sign):04x}" for sign in cut)
 
 

@@ -28,29 +28,30 @@ class VerdictLine:
     numbers: dict[str, object] = field(default_factory=dict)
 
 
-def attribution(legs: Mapping[int, Sequence[str]], foreign: Collection[str] = ()) -> VerdictLine:
+def attribution(
+    legs: int, commits: int, shared: Mapping[str, Sequence[int]], foreign: Sequence[str] = (), foreign_count: int = 0
+) -> VerdictLine:
     """ "a commit in two legs → violated; foreign commits are listed".
 
-    `legs`: ended legs by number with the commits that each made; none: not yet.
+    `legs`: how many ended legs were counted; 0: not yet. `commits`: how many different ones they made. `shared`: each
+    commit that more than one leg made, with the numbers of those legs. `foreign`: by others, the first of
+    `foreign_count`.
     """
-    if not legs:
-        return VerdictLine("not yet", "no leg has ended", {"legs": 0, "commits": 0, "foreign": sorted(set(foreign))})
-    owners: dict[str, set[int]] = {}
-    for number, shas in legs.items():
-        for sha in shas:
-            owners.setdefault(sha, set()).add(number)
-    shared = {sha: sorted(numbers) for sha, numbers in sorted(owners.items()) if len(numbers) > 1}
     numbers: dict[str, object] = {
-        "legs": len(legs),
-        "commits": len(owners),
-        "shared": shared,
+        "legs": legs,
+        "commits": commits,
+        "shared": {sha: sorted(set(where)) for sha, where in sorted(shared.items())},
         "foreign": sorted(set(foreign)),
+        "foreign_count": max(foreign_count, len(set(foreign))),
     }
+    if not legs:
+        return VerdictLine("not yet", "no leg has ended", numbers)
     if shared:
-        sha, where = next(iter(shared.items()))
-        listed = ", ".join(map(str, where))
+        sha, where = min(shared.items())
+        listed = ", ".join(map(str, sorted(set(where))))
         return VerdictLine("violated", f"{len(shared)} commits in two legs: {sha[:12]} in legs {listed}", numbers)
-    return VerdictLine("holds", f"each of {len(owners)} commits belongs to one leg", numbers)
+    others = f"; by others: {numbers['foreign_count']}" if numbers["foreign_count"] else ""
+    return VerdictLine("holds", f"each of {commits} commits belongs to one leg{others}", numbers)
 
 
 def objective_line(digests: Sequence[str], changed_at: Collection[int] = ()) -> VerdictLine:
@@ -74,43 +75,80 @@ def objective_line(digests: Sequence[str], changed_at: Collection[int] = ()) -> 
 
 @dataclass(frozen=True, slots=True)
 class LegErrors:
-    """How many tool calls a leg made and how many of them failed."""
+    """How many tool calls a leg made and how many of them failed.
+
+    `fullness`: tenth of the window that was full when a tool was called -> (calls, errors); empty = not recorded.
+    """
 
     number: int
     calls: int
     errors: int
+    fullness: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 def rot(legs: Sequence[LegErrors]) -> VerdictLine:
-    """Does work get worse with the legs? "violated when later legs are worse beyond chance".
+    """ "tool-error rate over leg number and over how full the window was, with interval".
 
-    Compares the tool-error rate of the later half of the legs (by number; an odd middle leg is early) with that of
-    the earlier half: Newcombe's 95 % interval of the difference of two proportions. Below 30 calls or 3 legs: not yet.
+    Violated when the later half of the legs, or the fuller part of the windows, fails more tool calls beyond chance:
+    the 95 % interval of the difference lies above 0. Too few calls or legs: not yet. Windows that were only ever
+    equally full say nothing about fuller ones; the line says so, and the legs alone decide.
     """
     worked = sorted((leg for leg in legs if leg.calls > 0), key=lambda leg: leg.number)
     calls = sum(leg.calls for leg in worked)
     numbers: dict[str, object] = {"legs": len(worked), "calls": calls, "errors": sum(leg.errors for leg in worked)}
+    window, said = _by_fullness(worked)
+    numbers["fullness"] = window
     if len(worked) < ROT_LEGS or calls < ROT_CALLS:
         return VerdictLine("not yet", f"{calls} tool calls over {len(worked)} legs", numbers)
     half = (len(worked) + 1) // 2
-    early, late = worked[:half], worked[half:]
-    early_errors, early_calls = _sums(early)
-    late_errors, late_calls = _sums(late)
-    low, high = difference(early_errors, early_calls, late_errors, late_calls)
-    numbers |= {
-        "early": {"calls": early_calls, "errors": early_errors, "rate": early_errors / early_calls},
-        "late": {"calls": late_calls, "errors": late_errors, "rate": late_errors / late_calls},
-        "difference": [low, high],
-    }
-    rates = f"{early_errors}/{early_calls} early, {late_errors}/{late_calls} late"
+    early, late = _sums(worked[:half]), _sums(worked[half:])
+    low, high = difference(early[1], early[0], late[1], late[0])
+    numbers |= {"early": _rate(*early), "late": _rate(*late), "difference": [low, high]}
+    rates = f"{early[1]}/{early[0]} early, {late[1]}/{late[0]} late; {said}"
     if low > 0:
         return VerdictLine("violated", f"later legs fail more tool calls beyond chance: {rates}", numbers)
+    if window["verdict"] == "violated":
+        return VerdictLine("violated", f"fuller windows fail more tool calls beyond chance: {rates}", numbers)
     return VerdictLine("holds", f"later legs are not worse beyond chance: {rates}", numbers)
 
 
 def _sums(legs: Sequence[LegErrors]) -> tuple[int, int]:
+    """Calls and errors."""
     calls = sum(leg.calls for leg in legs)
-    return min(sum(leg.errors for leg in legs), calls), calls
+    return calls, min(sum(leg.errors for leg in legs), calls)
+
+
+def _rate(calls: int, errors: int) -> dict[str, object]:
+    return {"calls": calls, "errors": errors, "rate": errors / calls}
+
+
+def _by_fullness(legs: Sequence[LegErrors]) -> tuple[dict[str, object], str]:
+    """The comparison over how full the window was, as numbers with its own verdict, and in words."""
+    tenths = [[0, 0] for _ in range(10)]
+    for leg in legs:
+        for tenth, (calls, errors) in leg.fullness.items():
+            tenths[tenth][0] += calls
+            tenths[tenth][1] += min(errors, calls)
+    calls = sum(tenth[0] for tenth in tenths)
+    numbers: dict[str, object] = {"verdict": "not yet", "calls": calls, "tenths": tenths}
+    if calls < ROT_CALLS:
+        return numbers, f"by fullness not yet: {calls} tool calls"
+    # the edge between two tenths that comes nearest to halving the calls
+    below = [sum(tenth[0] for tenth in tenths[:edge]) for edge in range(11)]
+    edge = min((edge for edge in range(1, 10)), key=lambda edge: (abs(2 * below[edge] - calls), edge))
+    emptier, fuller = below[edge], calls - below[edge]
+    if not emptier or not fuller:
+        return numbers, "by fullness not yet: all tool calls came in one tenth of the window"
+    failed = sum(tenth[1] for tenth in tenths[:edge]), sum(tenth[1] for tenth in tenths[edge:])
+    low, high = difference(failed[0], emptier, failed[1], fuller)
+    numbers |= {
+        "verdict": "violated" if low > 0 else "holds",
+        "edge": edge / 10,
+        "emptier": _rate(emptier, failed[0]),
+        "fuller": _rate(fuller, failed[1]),
+        "difference": [low, high],
+    }
+    return numbers, f"{failed[0]}/{emptier} below {edge}0 % full, {failed[1]}/{fuller} above"
 
 
 def wilson(errors: int, calls: int) -> tuple[float, float]:

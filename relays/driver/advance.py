@@ -5,7 +5,7 @@ from datetime import datetime
 from django.db import transaction
 from django.utils import timezone
 
-from relays.driver import spawn
+from relays.driver import idle, spawn
 from relays.driver.changes import INBOX, RELAYS, bump, change_relay, topic
 from relays.models import LIVE_STATES, OPEN_STATES, Leg, Relay, RelayStatus
 
@@ -13,9 +13,17 @@ DRIVEN = (RelayStatus.READY, RelayStatus.RUNNING, RelayStatus.WAITING)
 
 
 def advance(relay_id: str) -> str:
-    """Look at one relay and do the one thing that is due: nothing, `ready`, or a supervisor started. Safe to repeat."""
+    """Look at one relay and do the one thing that is due. Safe to repeat.
+
+    Nothing, `ready`, a supervisor started, or a look at a watch that rests; a watch that wakes by it goes on at once.
+    """
     now = timezone.now()
     relay = Relay.objects.filter(pk=relay_id).first()
+    if relay is not None and relay.status == RelayStatus.IDLE:
+        said = idle.look(relay_id, now)
+        if said != idle.WOKEN:
+            return said
+        relay.refresh_from_db()
     if relay is None or relay.status not in DRIVEN:
         return "nothing to do"
     leg = Leg.objects.filter(relay=relay, state__in=OPEN_STATES).first()

@@ -6,7 +6,9 @@ from django.db import transaction
 from django.db.models import F
 
 from relays.core import rotation
-from relays.core.boundary import BoundaryDecision, Step, decide
+from relays.core.boundary import BoundaryDecision, Step, decide, owes_statement
+from relays.core.vocabulary import Mode
+from relays.driver import would
 from relays.driver.changes import RELAYS, bump, topic
 from relays.driver.claim import Claim
 from relays.driver.measure import Measure, Measured, keep_verdicts
@@ -46,7 +48,7 @@ class Boundaries:
     def _decide(
         self, now: datetime, draining: str, drain_over: bool, ceiling: bool
     ) -> tuple[BoundaryDecision, Measured]:
-        required = self.leg.armed or bool(draining)
+        required = owes_statement(Mode(self.relay.mode), armed=self.leg.armed, draining=draining)
         measured = self.measure.look(statement_required=required)
         view = self.measure.boundary_view(measured, draining=draining, drain_over=drain_over, now=now, ceiling=ceiling)
         return decide(view), measured
@@ -67,9 +69,10 @@ class Boundaries:
 
     def _keep(self, seq: int, decision: BoundaryDecision, measured: Measured, now: datetime) -> None:
         view = self.measure.view
+        advised, end = would.end_at(self.measure, decision, measured)
         with transaction.atomic():
             self.claim.hold(now)
-            Boundary.objects.get_or_create(
+            row, _ = Boundary.objects.get_or_create(
                 leg=self.leg,
                 seq=seq,
                 defaults={
@@ -91,10 +94,12 @@ class Boundaries:
                         "tip": measured.tip,
                         "done": str(measured.done.truth) if measured.done else "not judged",
                         "gate": measured.gate.admit,
-                        "would": dict(decision.would),
+                        "would": advised,
                     },
                 },
             )
+            if end is not None:
+                would.keep(self.leg, row, end, now)
             if view.final and decision.step is Step.WIND_DOWN and not self.leg.told_hold:
                 Leg.objects.filter(pk=self.leg.pk).update(told_hold=decision.hold or "")
             keep_verdicts(self.leg, measured.gate)

@@ -3,10 +3,12 @@
 rules.md: "Every leg debits; what is left goes to the successor: a spent budget stays spent."
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from relays.core import budget
-from relays.core.policy import Policy, from_snapshot
+from relays.core.policy import Envelope, Policy, from_snapshot
+from relays.driver.changes import INBOX, RELAYS, bump, topic
 from relays.models import Relay
 
 SPEND_UNKNOWN = "spend_unknown"  # in Relay.warned_axes: a person was asked once about unpriced calls
@@ -19,3 +21,24 @@ def policy_of(relay: Relay) -> Policy:
 def rearm(relay: Relay) -> dict[str, Any]:
     """Per axis what crosses the rotation; the window's axis is the leg's own."""
     return dict(budget.rearm(policy_of(relay).envelope, relay.spent))
+
+
+def warn(relay_id: str) -> None:
+    """ "One warning when an axis first falls under a fifth": kept in Relay.warned_axes, in the caller's transaction.
+
+    Called last where something is debited, with the relay's row held by that debit. Pages show it; nothing is stopped.
+    """
+    relay = Relay.objects.get(pk=relay_id)
+    low = budget.newly_low(policy_of(relay).envelope, relay.spent, relay.warned_axes)
+    if low:
+        Relay.objects.filter(pk=relay_id).update(warned_axes=[*relay.warned_axes, *low])
+        bump(topic(relay_id), RELAYS, INBOX)
+
+
+def still_warned(before: Envelope, after: Envelope, warned: Sequence[str]) -> list[str]:
+    """What stays warned of after a decision on limits: an axis warns again only where it has got a new limit.
+
+    That spend is unknown stays asked: a person knows it, and no limit makes it known.
+    """
+    changed = {axis for axis in budget.STOP_REASONS if getattr(before, axis) != getattr(after, axis)}
+    return [axis for axis in warned if axis not in changed]

@@ -1,7 +1,9 @@
 """Conditional changes of state, the change number and the doorbell: what every writer of relay state goes through."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Any
 
@@ -9,12 +11,29 @@ from django.db import transaction
 from django.db.models import F
 
 from relays.core import lifecycle
-from relays.models import GateEpisode, Leg, Pulse, Relay, Topic
+from relays.driver import travel
+from relays.models import GateEpisode, Leg, Pulse, Relay, RelayStatus, Topic
 
 log = logging.getLogger(__name__)
 
+#: where a relay stays until somebody or something comes
+RESTS = frozenset({RelayStatus.PARKED, RelayStatus.IDLE, RelayStatus.DONE, RelayStatus.STOPPED})
+
 INBOX = "inbox"
 RELAYS = "relays"
+
+
+_fence: ContextVar[Callable[[], object] | None] = ContextVar("fence", default=None)
+
+
+@contextmanager
+def fenced(hold: Callable[[], object]) -> Iterator[None]:
+    """Inside, every visible write is a driver's: `hold` raises before its commit when its claim is lost."""
+    token = _fence.set(hold)
+    try:
+        yield
+    finally:
+        _fence.reset(token)
 
 
 def topic(relay_id: str) -> str:
@@ -25,7 +44,10 @@ def bump(*topics: str) -> int:
     """Raise the change number and mark `topics` with it. Call it last in the transaction of a visible write.
 
     The single row is locked until the commit, so numbers become visible in their order and a page misses none.
+    Under `fenced` nothing is committed with an old fence.
     """
+    if (hold := _fence.get()) is not None:
+        hold()
     if not Pulse.objects.filter(pk=1).update(number=F("number") + 1):
         Pulse.objects.get_or_create(pk=1)
         Pulse.objects.filter(pk=1).update(number=F("number") + 1)
@@ -65,11 +87,12 @@ def change_relay(relay_id: str, to: str, *, frm: Iterable[str], now: datetime, w
     sources = list(frm)
     for source in sources:
         lifecycle.check_change(lifecycle.RELAY, source, to)
-    return bool(
-        Relay.objects.filter(pk=relay_id, status__in=sources).update(
-            status=to, status_why=why[:500], status_at=now, **fields
-        )
+    moved = Relay.objects.filter(pk=relay_id, status__in=sources).update(
+        status=to, status_why=why[:500], status_at=now, **fields
     )
+    if moved and (to in RESTS or RelayStatus.PARKED in sources):
+        travel.owe(relay_id, now)  # whoever takes it up elsewhere must see whether somebody here goes on
+    return bool(moved)
 
 
 def change_leg(leg_pk: int, to: str, *, frm: Iterable[str], **fields: Any) -> bool:

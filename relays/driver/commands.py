@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 
 from relays.agents import process
@@ -23,6 +24,7 @@ from relays.agents.process import AgentProcess
 from relays.core import donewhen
 from relays.core.policy import Policy
 from relays.driver import git, places
+from relays.driver.claim import Claim
 from relays.models import CommandResult, Relay
 from relays.stores import checkout as checkouts
 from relays.stores.base import StoreUnavailable
@@ -42,8 +44,8 @@ def marker_of(relay_id: str) -> str:
 class Running:
     """One command on one tip; `poll()` gives its kept result once it has ended. Main thread only."""
 
-    def __init__(self, relay: Relay, policy: Policy, command: str, tip: str) -> None:
-        self.relay, self.command, self.tip = relay, command, tip
+    def __init__(self, relay: Relay, policy: Policy, command: str, tip: str, claim: Claim | None = None) -> None:
+        self.relay, self.command, self.tip, self.claim = relay, command, tip, claim
         self.deadline = time.monotonic() + policy.tool_limit.total_seconds()
         self.folder = places.checkouts(relay.pk) / f"{tip[:16]}-{time.monotonic_ns()}"
         self.output = b""
@@ -74,15 +76,7 @@ class Running:
         self.process.close()
         shutil.rmtree(self.folder, ignore_errors=True)
         text = (self.output + errors).decode("utf-8", "replace")[-OUTPUT_KEPT:].replace("\0", "\ufffd")
-        return CommandResult.objects.create(
-            relay=self.relay,
-            command=self.command,
-            tip=self.tip,
-            passed=code == 0,
-            exit_code=None if timed_out else code,
-            output=text,
-            at=timezone.now(),
-        )
+        return keep(self.relay, self.command, self.tip, self.claim, code == 0, None if timed_out else code, text)
 
     def abandon(self) -> None:
         self.process.kill_tree()
@@ -111,15 +105,39 @@ def _environment() -> dict[str, str]:
     return {name: os.environ[name] for name in ALLOWED if name in os.environ}
 
 
-class Commands:
-    """The commands that a relay's rules ask for, at most one running at a time."""
+def keep(
+    relay: Relay, command: str, tip: str, claim: Claim | None, passed: bool, code: int | None, output: str
+) -> CommandResult:
+    """One answer for one tip; under the fence of a driver that has one. Raises LostClaim.
 
-    def __init__(self, relay: Relay, policy: Policy) -> None:
-        self.relay, self.policy = relay, policy
+    The newest replaces what was kept: a watch asks again and again, and its records stay flat.
+    """
+    with transaction.atomic():
+        if claim is not None:
+            claim.hold()
+        kept = CommandResult.objects.create(
+            relay=relay, command=command, tip=tip, passed=passed, exit_code=code, output=output, at=timezone.now()
+        )
+        CommandResult.objects.filter(relay=relay, command=command, tip=tip, pk__lt=kept.pk).delete()
+        return kept
+
+
+class Commands:
+    """The commands that a relay's rules ask for, at most one running at a time.
+
+    `claim`: the driver's, which each kept answer is written under. `beat`: called while a command is waited for, the
+    driver's sign of life. `impatient`: whether nobody waits for an answer any more; `interrupted` says that one was
+    given up for it, and then none is waited for again.
+    """
+
+    def __init__(self, relay: Relay, policy: Policy, claim: Claim | None = None) -> None:
+        self.relay, self.policy, self.claim = relay, policy, claim
         done = donewhen.parse(relay.done_when)
         self.clauses = tuple(clause.value for clause in done.clauses if clause.kind == "cmd")
         self.running: Running | None = None
-        self.beat: Callable[[], object] = lambda: None  # the driver's sign of life while a command is waited for
+        self.beat: Callable[[], object] = lambda: None
+        self.impatient: Callable[[], bool] = lambda: False
+        self.interrupted = False
 
     def want(self, tip: str, now: datetime, *, green: bool = False) -> None:
         """Start what is missing for this tip, beside the leg; a `cmd` at most every `done_check_every`."""
@@ -127,7 +145,9 @@ class Commands:
             return
         for command in self.clauses:
             last = CommandResult.objects.filter(relay=self.relay, command=command).order_by("-at").first()
-            if last is None or (last.tip != tip and now - last.at >= self.policy.done_check_every):
+            # what a watch's command looks at may change though the branch stands still
+            again = last is not None and (last.tip != tip or self.relay.watch)
+            if last is None or (again and now - last.at >= self.policy.done_check_every):
                 self._start(command, tip)
                 return
         if green and self.policy.green and self.green_result(tip) is None:
@@ -150,17 +170,37 @@ class Commands:
         came = self._finish()
         wanted = [*self.clauses, *([self.policy.green] if green and self.policy.green else [])]
         for command in wanted:
-            if not CommandResult.objects.filter(relay=self.relay, command=command, tip=tip).exists():
+            if not self._answers(tip, command):
+                if self.impatient():
+                    self.interrupted = True
+                    return came
                 self._start(command, tip)
                 self._finish()
                 came = True
         return came
+
+    def _answers(self, tip: str, command: str) -> bool:
+        """Whether the kept answer for this tip stands: for good, but that of a watch's clause for `done_check_every`
+        only, since what it looks at may change though the branch stands still."""
+        kept = CommandResult.objects.filter(relay=self.relay, command=command, tip=tip)
+        if self.relay.watch and command in self.clauses:
+            kept = kept.filter(at__gt=timezone.now() - self.policy.done_check_every)
+        return kept.exists()
+
+    def again(self, tip: str) -> None:
+        """Run every `cmd` clause anew at this tip, whatever was kept for it: a watch looks by itself."""
+        for command in self.clauses:
+            self._start(command, tip)
+            self._finish()
 
     def _finish(self) -> bool:
         waited = self.running is not None
         while self.running is not None:
             self.tick()
             self.beat()
+            if self.running is not None and self.impatient():
+                self.close()
+                self.interrupted = True
             time.sleep(0.02)
         return waited
 
@@ -176,18 +216,10 @@ class Commands:
 
     def _start(self, command: str, tip: str) -> None:
         try:
-            self.running = Running(self.relay, self.policy, command, tip)
+            self.running = Running(self.relay, self.policy, command, tip, self.claim)
         except (StoreUnavailable, process.LaunchError, OSError) as error:
             # it could not even be tried: that is a failed command with its evidence, not a hidden one
-            CommandResult.objects.create(
-                relay=self.relay,
-                command=command,
-                tip=tip,
-                passed=False,
-                exit_code=None,
-                output=f"could not start: {error}"[:OUTPUT_KEPT],
-                at=timezone.now(),
-            )
+            keep(self.relay, command, tip, self.claim, False, None, f"could not start: {error}"[:OUTPUT_KEPT])
 
 
 def forget_checkouts(relay_id: str) -> None:

@@ -7,20 +7,20 @@ finished whatever `on_crash` says."
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from pathlib import Path
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from relays.core import budget
+from relays.core import budget, donewhen, watch
 from relays.core import progress as core_progress
+from relays.core.boundary import owes_statement
 from relays.core.lifecycle import EndDecision, EndView, has_successor, judge_end
 from relays.core.policy import Policy
 from relays.core.vocabulary import Ask, Cause, Hold, Mode, Reason
-from relays.driver import baton_maker, budgets, finals, gates, progress, rebaton, successor
+from relays.driver import baton_maker, budgets, finals, gates, git, progress, rebaton, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, lock, topic
 from relays.driver.claim import Claim
 from relays.driver.measure import Measure, Measured, keep_verdicts
@@ -37,7 +37,6 @@ from relays.models import (
     Tombstone,
 )
 from relays.stores.base import StoreUnavailable
-from relays.stores.worktree import WorkTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +55,6 @@ class Ending:
     def __init__(self, measure: Measure, claim: Claim, policy: Policy) -> None:
         self.measure, self.claim, self.policy = measure, claim, policy
         self.relay, self.leg = measure.relay, measure.leg
-        self.counted: tuple[tuple[str, int], progress.Made] | None = None
 
     def judge(
         self,
@@ -66,45 +64,17 @@ class Ending:
         candidates: tuple[str, ...] | None = None,
     ) -> Judged:
         """Judge the leg on the tree as the agent left it; commands for the present tip are run where it would fire."""
-        required = self.leg.armed or self.leg.drain_reason not in ("", "ceiling")
+        required = owes_statement(Mode(self.relay.mode), armed=self.leg.armed, draining=self.leg.drain_reason)
         measured = self.measure.look(statement_required=required, candidates=candidates)
         if measured.stores is not None and self.measure.commands.settle(
             measured.tip, green=measured.safe.safe and measured.gate.admit
         ):
             measured = self.measure.look(statement_required=required, candidates=candidates)
-        made = self._made(measured)
-        run = core_progress.after_leg(self.relay.empty_run, made.progress.total if made else None)
-        green = self.measure.commands.green_result(measured.tip) if self.policy.green else None
-        decision = judge_end(
-            EndView(
-                done=measured.done,
-                watch=self.relay.watch,
-                watch_pending=True,
-                safe=measured.safe,
-                gate=measured.gate,
-                tree_ok=measured.tree.green_or_parked,
-                empty_legs=run,
-                no_progress_legs=self.policy.no_progress_legs,
-                cause=cause,
-                agent_ended=agent_ended,
-                prose=bool(measured.done and measured.done.prose),
-                green_failed=bool(self.policy.green) and (green is None or not green.passed),
-                crash_parks=self.policy.on_crash == "park",
-            )
-        )
-        return Judged(decision, measured, made, run)
-
-    def _made(self, measured: Measured) -> progress.Made | None:
-        """Verified progress, counted once for one tip and the same events: an end is judged twice."""
-        if measured.stores is None:
-            return None
-        known = (measured.tip, self.measure.view.last_seq)
-        if self.counted is None or self.counted[0] != known:
-            try:
-                self.counted = known, progress.of_leg(self.relay, self.leg, measured.stores)
-            except StoreUnavailable:
-                return None
-        return self.counted[1]
+        made = self.measure.made(measured)
+        total = made.progress.total if made else None
+        run = core_progress.after_leg(self.relay.empty_run, total)
+        decision = judge_end(end_view(self.measure, measured, run, cause, agent_ended=agent_ended))
+        return Judged(decision, measured, made, watch.empty_run(decision.reason, self.relay.empty_run, total))
 
     def record(self, judged: Judged, now: datetime, *, forced: Cause | None, advisory: bool = False) -> None:
         """The decision first: whoever finds this leg later finishes it. `forced`: what forced the end, None = fired."""
@@ -142,7 +112,9 @@ class Ending:
             and later.measured.tree.operation == recorded.get("operation")
         )
         if same:
-            return Judged(judged.decision, later.measured, later.made, later.empty_run)
+            total = later.made.progress.total if later.made else None
+            run = watch.empty_run(judged.decision.reason, self.relay.empty_run, total)
+            return Judged(judged.decision, later.measured, later.made, run)
         self.leg.end_decision = {**recorded, **later.decision.as_mapping(), "tip": later.measured.tip}
         with transaction.atomic():
             self.claim.hold(now)
@@ -151,7 +123,7 @@ class Ending:
 
     def store_work(self) -> str:
         """Dirty work under refs/relay/wip/<relay>/<leg>, "so that parked never means lost"; "" when there is none."""
-        tree = WorkTree(Path(self.relay.worktree))
+        tree = git.tree(self.relay)
         name = f"refs/relay/wip/{self.relay.pk}/{self.leg.number}"
         return tree.store_wip(name, f"Work in progress of {self.relay.pk} leg {self.leg.number}") or ""
 
@@ -161,13 +133,16 @@ class Ending:
         Returns the relay's new status. A leg that is closed already is left as it is.
         """
         wip, wip_error = "", ""
+        with transaction.atomic():
+            self.claim.hold()  # who has lost it leaves the refs alone, too
         tree = judged.measured.tree
         try:
             wip = self.store_work() if tree.dirty or tree.operation or not tree.known else ""
         except StoreUnavailable as error:
             wip_error = error.evidence
-        now = timezone.now()
         decision, measured = judged.decision, judged.measured
+        issues = _issues(decision, measured)
+        now = timezone.now()
         parts = baton_maker.gather(self.leg, measured, judged.made)
         advisory = bool((self.leg.end_decision or {}).get("advisory"))
         with transaction.atomic():
@@ -193,6 +168,7 @@ class Ending:
             if not closed:
                 return relay.status
             self.leg.refresh_from_db()
+            progress.keep(self.leg, self.leg.progress_detail)
             relay.empty_run = judged.empty_run
             relay.progress_total += total
             baton = baton_maker.make(relay, self.leg, measured, parts, decision, wip, now)
@@ -205,10 +181,10 @@ class Ending:
                 hold=decision.hold,
                 at_sha=at_sha,
                 note=baton.tombstone.note,
-                assessment=baton_maker.assessment(self.leg, judged.made, decision, wip, wip_error),
+                assessment=baton_maker.assessment(self.leg, judged.made, parts, decision, wip, wip_error),
                 at=now,
             )
-            status = self._move_on(relay, decision, row, measured, advisory, now)
+            status = self._move_on(relay, decision, row, measured, issues, advisory, now)
             Outbox.objects.get_or_create(
                 kind=Outbox.Kind.GIT_NOTE, target=str(row.pk), defaults={"relay": relay, "not_before": now}
             )
@@ -221,9 +197,16 @@ class Ending:
         return status
 
     def _move_on(
-        self, relay: Relay, decision: EndDecision, row: Baton, measured: Measured, advisory: bool, now: datetime
+        self,
+        relay: Relay,
+        decision: EndDecision,
+        row: Baton,
+        measured: Measured,
+        issues: str,
+        advisory: bool,
+        now: datetime,
     ) -> str:
-        """Where the relay goes: done, ready with a successor, waiting at the cap, parked, or stopped."""
+        """Where the relay goes: done, idle, ready with a successor, waiting at the cap, parked, or stopped."""
         fields: dict[str, Any] = {
             "empty_run": relay.empty_run,
             "progress_total": relay.progress_total,
@@ -240,6 +223,12 @@ class Ending:
             # a relay whose leg never ran is ready still; done is legal from both
             finals.done(relay.pk, frm=[s for s in present if s != RelayStatus.WAITING], now=now, **fields)
             return RelayStatus.DONE
+        asked = relay.gates.filter(state="waiting").exists()
+        if decision.reason is Reason.IDLE_PARKED and not (relay.stop or relay.park or advisory or asked):
+            # a spent envelope asks nobody while there is nothing to do: the start of the next leg does
+            frm = [s for s in present if s != RelayStatus.WAITING]
+            finals.idle(relay.pk, frm=frm, now=now, tip=measured.tip, issues=issues, **fields)
+            return RelayStatus.IDLE
         if relay.stop:
             finals.stopped(relay.pk, frm=present, now=now, why="stopped by a person", **fields)
             return RelayStatus.STOPPED
@@ -253,7 +242,7 @@ class Ending:
             park=bool(relay.park),
             stop=False,
             envelope_spent=spent,
-            blocking_ask=relay.gates.filter(state="waiting").exists(),
+            blocking_ask=asked,
             mode=Mode(relay.mode),
         ):
             return self._succeed(relay, row, fields, present, now)
@@ -288,7 +277,7 @@ class Ending:
         now: datetime,
     ) -> str:
         why = f"{decision.reason}: {decision.cause or 'no successor'}"
-        if relay.park and decision.reason is Reason.ROTATED:
+        if relay.park and decision.reason in (Reason.ROTATED, Reason.IDLE_PARKED):
             why = "parked by a person at a safe point"
         change_relay(relay.pk, RelayStatus.PARKED, frm=present, now=now, why=why, **fields)
         if advisory:
@@ -297,6 +286,8 @@ class Ending:
         if Boundary.objects.filter(leg=self.leg, hold=Hold.ROTATION_CAPPED).exists():
             limit = self.policy.rotations_per_hour
             items.append(f"earlier safe points were held by the rotation cap ({limit} an hour): rotations_per_hour")
+        if decision.ask:
+            gates.open_episode(relay.pk, decision.ask, leg=self.leg, items=items, now=now)
         if spent and not relay.park:
             axes = [f"{reason}" for reason in over]
             if unknown_spend:
@@ -309,11 +300,42 @@ class Ending:
                 items=[*axes, f"tombstone of leg {self.leg.number}: {decision.reason}"],
                 now=now,
             )
-        elif decision.ask:
-            gates.open_episode(relay.pk, decision.ask, leg=self.leg, items=items, now=now)
         elif decision.reason in (Reason.PARKED_UNSAFE, Reason.NO_PROGRESS):
             gates.open_episode(relay.pk, decision.reason, leg=self.leg, items=items, now=now)
         return RelayStatus.PARKED
+
+
+def _issues(decision: EndDecision, measured: Measured) -> str:
+    """The digest of the issue store that an idle watch was judged at; "" where it is not wanted or does not answer."""
+    if decision.reason is not Reason.IDLE_PARKED or measured.stores is None:
+        return ""
+    try:
+        return measured.stores.issue_digest()
+    except StoreUnavailable:
+        return ""
+
+
+def end_view(
+    measure: Measure, measured: Measured, empty_run: int, cause: Cause | None, *, agent_ended: bool = False
+) -> EndView:
+    """What the end of a leg is judged by; the green command only from its kept answer for the tip."""
+    policy = measure.policy
+    green = measure.commands.green_result(measured.tip) if policy.green else None
+    return EndView(
+        done=measured.done,
+        watch=measure.relay.watch,
+        watch_pending=not measured.watch_quiet,
+        safe=measured.safe,
+        gate=measured.gate,
+        tree_ok=measured.tree.green_or_parked,
+        empty_legs=empty_run,
+        no_progress_legs=policy.no_progress_legs,
+        cause=cause,
+        agent_ended=agent_ended,
+        prose=donewhen.parse(measure.relay.done_when).prose,
+        green_failed=bool(policy.green) and (green is None or not green.passed),
+        crash_parks=policy.on_crash == "park",
+    )
 
 
 def forced_by(record: Mapping[str, Any]) -> Cause | None:
@@ -323,7 +345,10 @@ def forced_by(record: Mapping[str, Any]) -> Cause | None:
 
 def charge_wall(relay_pk: str, leg_pk: int, until: datetime, since: datetime | None) -> datetime:
     """Debit running time up to `until`; pauses and waiting are never in it. Call inside a transaction."""
-    if since is not None and until > since:
-        Relay.objects.filter(pk=relay_pk).update(wall_used=F("wall_used") + (until - since))
+    debited = until - since if since is not None else timedelta(0)
+    if debited > timedelta(0):
+        Relay.objects.filter(pk=relay_pk).update(wall_used=F("wall_used") + debited)
     Leg.objects.filter(pk=leg_pk).update(charged_until=until)
+    if debited > timedelta(0):
+        budgets.warn(relay_pk)
     return until

@@ -1,26 +1,30 @@
-"""The two ends of a relay, `done` and `stopped`: whoever brings one about, the same things happen."""
+"""The two ends of a relay, `done` and `stopped`, and a watch's rest, `idle`: whoever brings one about, the same things
+happen."""
 
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 from relays.core.vocabulary import Reason, StopReason
-from relays.driver import gates, leases
+from relays.driver import budgets, gates, leases
 from relays.driver.changes import change_leg, change_relay
-from relays.models import Leg, LegState, RelayStatus, Request
+from relays.models import Leg, LegState, Relay, RelayStatus, Request
+
+HOLDS = "done_when holds in the durable store"
 
 
-def done(relay_id: str, *, frm: Iterable[str], now: datetime, **fields: Any) -> bool:
-    """`done_when` holds in the durable store: no leg follows, gates lose their cause, the region is free.
+def done(relay_id: str, *, frm: Iterable[str], now: datetime, why: str = HOLDS, **fields: Any) -> bool:
+    """The goal is reached: no leg follows, gates lose their cause, the region is free.
 
-    Inside the caller's transaction. False, and nothing changes, when the relay is in none of `frm` any more.
+    `why`: done_when holds, or who confirmed a goal in prose. Inside the caller's transaction. False, and nothing
+    changes, when the relay is in none of `frm` any more.
     """
     moved = change_relay(
         relay_id,
         RelayStatus.DONE,
         frm=frm,
         now=now,
-        why="done_when holds in the durable store",
+        why=why,
         ended_reason=Reason.GOAL_DONE,
         ended_at=now,
         **_cleared(fields),
@@ -45,6 +49,33 @@ def stopped(relay_id: str, *, frm: Iterable[str], now: datetime, why: str, **fie
     )
     if moved:
         _let_go(relay_id, now)
+    return moved
+
+
+def idle(relay_id: str, *, frm: Iterable[str], now: datetime, tip: str, issues: str, **fields: Any) -> bool:
+    """A watch holds and nothing is pending: it rests until what it watches changes, and keeps its region.
+
+    `tip`, `issues`: the branch tip and the digest of the issue store that it was judged at. A leg that is pending
+    stays so and is the next to start. Inside the caller's transaction; False when the relay is in none of `frm`.
+    """
+    relay = Relay.objects.get(pk=relay_id)
+    every = budgets.policy_of(relay).every
+    rest = {
+        "next_at": now + every if every else None,
+        "attempts": 0,
+        "unknown_since": None,
+        "idle_tip": tip,
+        "idle_issues": issues,
+        "idle_looks": 0,
+        "idle_looked_at": now,
+    }
+    moved = change_relay(
+        relay_id, RelayStatus.IDLE, frm=frm, now=now, why=f"{HOLDS}, and nothing is pending", **(fields | rest)
+    )
+    if moved:
+        gates.confirm(relay_id, now)
+        # what it may have made in a start that failed was judged with everything else: nothing is its own any more
+        Leg.objects.filter(relay_id=relay_id, state=LegState.PENDING).update(cursor_sha="")
     return moved
 
 

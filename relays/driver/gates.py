@@ -1,14 +1,18 @@
 """Gate episodes as the driver sees them: opened by a stop, dispatched by a start, confirmed by a first event."""
 
+import logging
 from collections.abc import Sequence
 from datetime import datetime
 
 from django.db import transaction
 from django.db.models import F
 
+from relays.core.policy import PolicyError
 from relays.driver import budgets
 from relays.driver.changes import INBOX, RELAYS, bump, change_gate, topic
 from relays.models import OPEN_GATES, GateEpisode, GateState, Leg
+
+log = logging.getLogger(__name__)
 
 
 def open_episode(
@@ -77,11 +81,18 @@ def supersede_open(relay_id: str, now: datetime) -> None:
 
 
 def expire(now: datetime) -> int:
-    """Close the episodes that waited longer than their relay's `gate_expiry`; how many. The relay stays parked."""
+    """Close the episodes that waited longer than their relay's `gate_expiry`; how many. The relay stays parked.
+
+    A relay whose policy does not read keeps its episode, and nobody else's.
+    """
     closed = 0
     waiting = GateEpisode.objects.filter(state=GateState.WAITING).exclude(relay__policy__gate_expiry=None)
     for gate in waiting.select_related("relay"):
-        limit = budgets.policy_of(gate.relay).gate_expiry
+        try:
+            limit = budgets.policy_of(gate.relay).gate_expiry
+        except PolicyError as error:
+            log.error("gate %s of %s cannot expire: %s", gate.pk, gate.relay_id, error)
+            continue
         if limit is None or now - gate.state_at < limit:
             continue
         with transaction.atomic():
@@ -89,13 +100,6 @@ def expire(now: datetime) -> int:
             bump(topic(gate.relay_id), RELAYS, INBOX)
         closed += moved
     return closed
-
-
-def standing_refusal(relay_id: str) -> GateEpisode | None:
-    """An episode that was refused or expired and not reopened: while it stands, the relay stays parked."""
-    closed = GateEpisode.objects.filter(relay_id=relay_id, state__in=[GateState.REFUSED, GateState.EXPIRED])
-    reopened = GateEpisode.objects.filter(relay_id=relay_id, reopened_from__isnull=False)
-    return closed.exclude(pk__in=reopened.values("reopened_from")).order_by("-opened_at", "-pk").first()
 
 
 def _pks(relay_id: str, *states: str) -> list[int]:

@@ -1,5 +1,6 @@
 """Events of a leg into the database: appended once, projected into calls, facts and roll-ups in one transaction."""
 
+from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
 
@@ -7,11 +8,14 @@ from django.db import transaction
 from django.db.models import F
 
 from relays.core import assumptions, promotion, residency, usage
+from relays.core.events import UNREAD
 from relays.core.events import Event as CoreEvent
 from relays.core.legview import CallView, LegView
 from relays.core.pointers import PointerError, parse_pointer
+from relays.driver import budgets, findings
 from relays.driver.changes import RELAYS, bump, topic
 from relays.driver.claim import Claim
+from relays.driver.heard import Heard
 from relays.models import Assumption, Call, Event, Fact, LedgerRow, Leg, PageFault, Promotion, Relay
 
 FACT_KINDS = {"fact", "decision", "open_question", "dead_end"}
@@ -26,32 +30,44 @@ class Ingest:
         self.waiting: list[tuple[CoreEvent, datetime]] = []
         self.flushed_calls: dict[str, CallView] = {}
         self.flushed_turns = 0
+        self.heard = Heard(leg.number)
+        self.refused = False  # of the last event that was not taken: it was no replay
         self.touched: set[str] = set()  # message ids whose call grew since the last flush
 
     def resume_from_records(self) -> None:
         """After a crash: what is stored is what was seen; fold it again in its order."""
-        for row in Event.objects.filter(leg=self.leg).order_by("seq").iterator(chunk_size=500):
-            self.view.apply(CoreEvent(kind=row.kind, seq=row.seq, at=row.at, payload=row.payload, known=row.known))
+        self.view.window = self.leg.window_tokens
+        for row in Event.objects.filter(leg=self.leg).order_by("pk").iterator(chunk_size=500):
+            event = CoreEvent(kind=row.kind, seq=row.seq, at=row.at, payload=row.payload, known=row.known)
+            self.view.apply(event)
+            self.heard.taken(event)
         self.flushed_calls = dict(self.view.calls)
         self.flushed_turns = self.view.turns
 
     def take(self, event: CoreEvent, now: datetime) -> bool:
-        """Fold one event; False when its sequence number was seen already (a replay changes nothing)."""
-        if event.seq <= self.view.last_seq:
+        """Fold one event; False when its number was seen already (a replay changes nothing) or jumped too far ahead."""
+        if event.seq < 0:
+            event = replace(event, seq=UNREAD + self.view.unread)
+        self.view.window = self.leg.window_tokens
+        if not self.view.apply(event):
+            self.refused = self.heard.not_taken(event, self.view.seen)
             return False
-        self.view.apply(event)
+        self.heard.taken(event)
         if event.known and event.kind == "usage":
             self.touched.add(event.payload["message_id"])
         self.waiting.append((event, now))
         return True
 
-    def flush(self, now: datetime) -> None:
+    def flush(self, now: datetime, last: bool = False) -> None:
         """Write all that waits. Raises LostClaim."""
-        if not self.waiting:
+        said = self.heard.news(self.view.seen, last)
+        if not self.waiting and said is None:
             return
         batch, self.waiting = self.waiting, []
         with transaction.atomic():
             self.claim.hold(now)
+            if said is not None:
+                findings.put(self.relay.pk, self.heard.prefix, said)
             Event.objects.bulk_create(
                 (
                     Event(leg=self.leg, seq=e.seq, kind=e.kind[:40], known=e.known, payload=e.payload, at=at)
@@ -63,6 +79,7 @@ class Ingest:
                 self._project(event, at)
             self._calls(now)
             self._roll_up(now)
+            budgets.warn(self.relay.pk)
             bump(topic(self.relay.pk), RELAYS)
 
     def _project(self, event: CoreEvent, at: datetime) -> None:
@@ -208,6 +225,7 @@ class Ingest:
             largest_result=view.largest_result,
             tool_calls=view.tool_calls,
             tool_errors=view.tool_errors,
+            fullness={str(tenth): counts for tenth, counts in sorted(view.fullness.items())},
             unknown_events=view.unknown_events,
             model=view.model[:120],
             scripted=view.scripted,

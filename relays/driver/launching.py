@@ -6,17 +6,27 @@ from pathlib import Path
 
 from django.db import transaction
 
-from relays.agents import process, registry
+from relays.agents import outliving, process, registry
 from relays.agents.base import LegContext
 from relays.agents.channel import Channel
+from relays.agents.outliving import OutlivingAgent
 from relays.agents.process import AgentProcess
+from relays.driver import unheard
 from relays.driver.claim import Claim
 from relays.driver.places import leg_folder
 from relays.driver.prepare import Ready
 from relays.models import Leg, Relay
 
 
-def launch(relay: Relay, leg: Leg, claim: Claim, ready: Ready, channel: Channel) -> AgentProcess:
+def outlives(relay: Relay) -> bool:
+    """Whether this relay's agents go on when their supervisor dies, and are taken over by the next one."""
+    try:
+        return registry.adapter(relay.agent).reconnects(relay.agent_args)
+    except registry.UnknownAgent:
+        return False
+
+
+def launch(relay: Relay, leg: Leg, claim: Claim, ready: Ready, channel: Channel) -> AgentProcess | OutlivingAgent:
     """Start the agent on an open channel; it is attached when this returns.
 
     Raises AgentArgError, LaunchError, ChannelError or OSError, and LostClaim.
@@ -45,20 +55,48 @@ def launch(relay: Relay, leg: Leg, claim: Claim, ready: Ready, channel: Channel)
     with transaction.atomic():
         claim.hold()
         Leg.objects.filter(pk=leg.pk).update(marker=marker, token_hash=hashlib.sha256(token.encode()).hexdigest())
-    agent = process.launch(
-        list(wanted.argv), cwd=Path(relay.worktree), env=dict(wanted.env), marker=marker, log_dir=folder
-    )
-    channel.attach(agent)
-    Leg.objects.filter(pk=leg.pk).update(agent_pid=agent.pid, agent_started=agent.started, agent_boot_id=agent.boot_id)
+    agent: AgentProcess | OutlivingAgent
+    argv, env, place = list(wanted.argv), dict(wanted.env), Path(relay.worktree)
+    if outlives(relay):
+        path = channel.socket_path
+        agent = outliving.launch(argv, cwd=place, env=env, marker=marker, log_dir=folder, socket_path=path)
+        channel.attach(None)
+    else:
+        agent = process.launch(argv, cwd=place, env=env, marker=marker, log_dir=folder)
+        channel.attach(agent)
+    try:
+        with transaction.atomic():
+            claim.hold()
+            Leg.objects.filter(pk=leg.pk).update(
+                agent_pid=agent.pid, agent_started=agent.started, agent_boot_id=agent.boot_id
+            )
+    except Exception:
+        # nobody would know of it: a claim that was lost, or a database that takes nothing
+        agent.kill_tree()
+        agent.close()
+        raise
     leg.refresh_from_db()
     return agent
 
 
-def open_channel(relay: Relay, leg: Leg) -> Channel:
-    """The leg's folder and its socket."""
+def find(relay: Relay, leg: Leg) -> tuple[OutlivingAgent, str] | None:
+    """The living agent of this leg that a supervisor before us started, and the path of its socket; None: it is gone.
+
+    Told by its pid, start time and boot, never by the pid alone.
+    """
+    folder = leg_folder(relay.pk, leg.number)
+    record = outliving.read_record(folder)
+    agent = outliving.find(leg.agent_pid, leg.agent_started, leg.agent_boot_id, leg.marker, folder)
+    return None if record is None or agent is None else (agent, record.socket_path)
+
+
+def open_channel(relay: Relay, leg: Leg, socket_path: str = "") -> Channel:
+    """The leg's folder and its socket: a new one, or again the one that an agent comes back to."""
     folder = leg_folder(relay.pk, leg.number)
     folder.mkdir(parents=True, exist_ok=True)
-    return Channel(folder)
+    if not socket_path:
+        unheard.begin(folder)
+    return Channel(folder, socket_path=socket_path)
 
 
 def last_words(relay: Relay, leg: Leg) -> str:

@@ -1,8 +1,11 @@
 """Measure what a boundary is judged by: tree, pointers, axes, cap, done. The rules in core do the judging."""
 
+import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
+
+from django.utils import timezone
 
 from relays.core import externalize, pointers, rotation, safepoint
 from relays.core.boundary import BoundaryView, Green
@@ -13,17 +16,20 @@ from relays.core.pointers import Answer, Verdict
 from relays.core.policy import Policy
 from relays.core.safepoint import SafePoint, TreeState
 from relays.core.vocabulary import Mode
-from relays.driver import git, progress, reload, successor
+from relays.driver import git, pending, progress, reload, successor
 from relays.driver.commands import Commands
 from relays.models import Boundary, Fact, Leg, Relay
 from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
-from relays.stores.worktree import WorkTree
+from relays.stores.gitrun import plain
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One look at the world. `stores` None: the repository did not answer, so every pointer is unknown."""
+    """One look at the world. `stores` None: the repository did not answer, so every pointer is unknown.
+
+    `watch_quiet`: whether a watch whose invariant holds has nothing pending; None where that is not asked.
+    """
 
     tip: str
     tree: TreeState
@@ -33,6 +39,7 @@ class Measured:
     done: DoneVerdict | None
     candidates: tuple[str, ...]
     in_flight: frozenset[str]
+    watch_quiet: bool | None = None
 
 
 class Measure:
@@ -40,9 +47,17 @@ class Measure:
 
     def __init__(self, relay: Relay, leg: Leg, policy: Policy, view: LegView, commands: Commands) -> None:
         self.relay, self.leg, self.policy, self.view, self.commands = relay, leg, policy, view, commands
-        self.worktree = WorkTree(Path(relay.worktree))
+        self.worktree = git.tree(relay)
         self.git = git.store(relay)
+        self._counted: tuple[tuple[str, int], progress.Made] | None = None
         self.lost_host = ""  # set when the leg ran on a host that fell silent: its tree cannot be seen from here
+        self._lost: tuple[str, bool] | None = None  # (tip, whether earlier work is gone from it): asked once for a tip
+
+    def warm(self) -> None:
+        """Ask now, while the agent works, what is asked once a leg; what fails is asked again where it counts."""
+        with contextlib.suppress(StoreUnavailable):
+            self.git.reached(reload.stores_for(self.relay, self.git).tip, ())
+        self.worktree.state()
 
     def look(self, *, statement_required: bool, candidates: tuple[str, ...] | None = None) -> Measured:
         """Tree as the agent left it, every backing pointer, done_when at the tip."""
@@ -69,7 +84,9 @@ class Measure:
         tip = stores.tip if stores is not None else self.leg.end_sha
         if self.lost_host:
             tip = self._recorded_tip() or tip
-        return Measured(tip, tree, stores, safe, gate, done, named, in_flight)
+        # a question without a pointer refuses the gate; one with a pointer goes into the baton and is open there
+        quiet = pending.quiet(self.relay, stores, done, [record.label for record in view.questions])
+        return Measured(tip, tree, stores, safe, gate, done, named, in_flight, quiet)
 
     def boundary_view(
         self, measured: Measured, *, draining: str, drain_over: bool, now: datetime, ceiling: bool
@@ -90,7 +107,8 @@ class Measure:
             safe=measured.safe,
             gate=measured.gate,
             done=measured.done,
-            watch_quiet=None,
+            # a watch of which it was not asked does not hold, so it is not done either
+            watch_quiet=bool(measured.watch_quiet) if self.relay.watch else None,
             ceiling=ceiling,
             draining=draining,
             drain_over=drain_over,
@@ -137,11 +155,23 @@ class Measure:
 
     def verified_total(self, measured: Measured) -> int:
         """The relay's verified progress with what this leg made until now."""
-        try:
-            made = progress.of_leg(self.relay, self.leg, measured.stores).progress.total if measured.stores else None
-        except StoreUnavailable:
-            made = None
-        return rotation.verified_total(self.relay.progress_total, made)
+        made = self.made(measured)
+        return rotation.verified_total(self.relay.progress_total, made.progress.total if made else None)
+
+    def made(self, measured: Measured) -> progress.Made | None:
+        """Verified progress of this leg; None where the stores do not answer.
+
+        Counted once for one tip and the same events: arming asks for it twice, and an end is judged twice.
+        """
+        if measured.stores is None:
+            return None
+        known = (measured.tip, self.view.last_seq)
+        if self._counted is None or self._counted[0] != known:
+            try:
+                self._counted = known, progress.of_leg(self.relay, self.leg, measured.stores)
+            except StoreUnavailable:
+                return None
+        return self._counted[1]
 
     def _facts(self, tree: TreeState, stores: Stores | None) -> tuple[LoadBearing, ...]:
         view = self.view
@@ -159,9 +189,10 @@ class Measure:
                 self.worktree.off_branch(stores.git, stores.tip, self.leg.reflog_lines) if stores is not None else []
             )
             outside = self.worktree.files_outside(view.files_written)
+            lost = self._cursor_lost(stores)
         except StoreUnavailable as error:
             # what could not be looked for is not proven absent: one entry that refuses
-            stashes, off_branch, outside = 0, [], []
+            stashes, off_branch, outside, lost = 0, [], [], ""
             spoken.append(LoadBearing(f"traces that could not be looked for: {error.evidence}", source="detected"))
         detected = externalize.detect(
             tree=tree,
@@ -170,8 +201,21 @@ class Measure:
             files_outside=tuple(outside),
             commits_off_branch=tuple(off_branch),
             declared=spoken,
+            cursor_lost=lost,
         )
         return (*declared, *detected)
+
+    def _cursor_lost(self, stores: Stores | None) -> str:
+        """The commit that the leg started from, where the branch lost work up to it; else "". Raises StoreUnavailable.
+
+        A branch that is set back below the cursor while the leg runs takes verified work of earlier legs away.
+        """
+        if stores is None:
+            return ""
+        cursor = self.leg.cursor_sha or self.relay.start_sha
+        if self._lost is None or self._lost[0] != stores.tip:
+            self._lost = stores.tip, bool(progress.rewritten(stores.git, cursor, stores.tip).lost)
+        return cursor if self._lost[1] else ""
 
     def _answers(self, facts: tuple[LoadBearing, ...], stores: Stores | None, why: str) -> dict[str, Answer]:
         wanted: dict[str, pointers.Pointer] = {}
@@ -189,19 +233,56 @@ class Measure:
         return answers | {backing: resolved[pointer] for backing, pointer in wanted.items()}
 
 
+#: what the detector finds about a thing that the agent declared: it has a row of its own already
+SPOKEN = frozenset({Fact.Kind.DECISION, Fact.Kind.OPEN_QUESTION, Fact.Kind.DEAD_END})
+DETECTED_KEPT = 200  # rows of a leg; the last one says how many more there are
+
+
 def keep_verdicts(leg: Leg, gate: GateVerdict) -> None:
-    """Write each fact's present verdict beside it, for the pages: few statements, whatever the number of facts."""
+    """Write what was judged, for the pages: each declared fact's verdict beside it, and what the detector found.
+
+    Few statements, whatever the number of facts. Detected facts are the present ones: judged again, they are replaced.
+    """
     judged = {
         (fact.label, fact.backing): (str(verdict or ""), evidence[:2000])
         for fact, verdict, evidence in gate.facts
-        if fact.source == "declared"
+        if fact.source == "declared" or fact.kind in SPOKEN
     }
     changed: dict[tuple[str, str], list[int]] = {}
-    rows = Fact.objects.filter(leg=leg).values_list("pk", "label", "backing", "verdict", "evidence")
-    for pk, label, backing, verdict, evidence in rows.iterator(chunk_size=2000):
+    stored: dict[int, tuple[str, ...]] = {}
+    columns = ("pk", "kind", "seq", "label", "durability", "backing", "verdict", "evidence")
+    for pk, kind, seq, *rest in Fact.objects.filter(leg=leg).values_list(*columns).iterator(chunk_size=2000):
+        if kind == Fact.Kind.DETECTED:
+            stored[seq] = tuple(rest)
+            continue
+        label, _, backing, verdict, evidence = rest
         found = judged.get((label, backing))
         if found is not None and found != (verdict, evidence):
             changed.setdefault(found, []).append(pk)
     for (verdict, evidence), pks in changed.items():
         for start in range(0, len(pks), 500):
             Fact.objects.filter(pk__in=pks[start : start + 500]).update(verdict=verdict, evidence=evidence)
+    _keep_detected(leg, gate, stored)
+
+
+def _keep_detected(leg: Leg, gate: GateVerdict, stored: Mapping[int, tuple[str, ...]]) -> None:
+    """One row for each thing that the detector found: its kind stands where a declared fact has its class."""
+    found = [
+        (plain(fact.label)[:500], fact.kind, fact.backing, str(verdict or ""), evidence[:2000])
+        for fact, verdict, evidence in gate.facts
+        if fact.source == "detected" and fact.kind not in SPOKEN
+    ]
+    if len(found) > DETECTED_KEPT:
+        more = len(found) - DETECTED_KEPT + 1
+        found = [*found[: DETECTED_KEPT - 1], (f"{more:,} more findings of the detector", "fact", "", "", "")]
+    if found == [stored[seq] for seq in sorted(stored)]:
+        return
+    now = timezone.now()
+    Fact.objects.filter(leg=leg, kind=Fact.Kind.DETECTED).delete()
+    Fact.objects.bulk_create(
+        Fact(
+            leg=leg, seq=seq, kind=Fact.Kind.DETECTED, label=label, durability=kind, backing=backing, verdict=verdict,
+            evidence=evidence, at=now,
+        )
+        for seq, (label, kind, backing, verdict, evidence) in enumerate(found)
+    )  # fmt: skip

@@ -1,11 +1,15 @@
-"""Effects outside the database that a committed transaction owes: git notes and the ledger's ref."""
+"""Effects outside the database that a committed transaction owes: git notes, and the refs that travel.
 
+Nothing is pushed: no policy says so yet. What is written lies in the relay's own repository.
+"""
+
+import json
 import logging
 from datetime import timedelta
 
 from django.utils import timezone
 
-from relays.driver import git
+from relays.driver import git, travel
 from relays.models import Baton, LedgerRow, Outbox
 from relays.stores.base import StoreUnavailable
 
@@ -33,7 +37,8 @@ def carry_out() -> int:
             Outbox.objects.filter(pk=row.pk).update(error=error.evidence[:2000])
             log.warning("outbox %s: %s", row, error.evidence)
             continue
-        Outbox.objects.filter(pk=row.pk).update(done_at=timezone.now(), error="")
+        # owed again meanwhile, it is not done: whoever owed it began to count its attempts anew
+        Outbox.objects.filter(pk=row.pk, attempts=row.attempts + 1).update(done_at=timezone.now(), error="")
         done += 1
     return done
 
@@ -42,8 +47,8 @@ def _do(row: Outbox) -> None:
     """Each effect is safe to repeat: a note that is there is not written again."""
     store = git.store(row.relay)
     if row.kind == Outbox.Kind.GIT_NOTE:
-        baton = Baton.objects.select_related("leg__tombstone").get(pk=int(row.target))
-        store.add_note(baton.leg.tombstone.at_sha, baton.text)
+        text = Baton.objects.values_list("text", flat=True).get(pk=int(row.target))
+        store.add_note(json.loads(text)["tombstone"]["at_sha"], text)
     else:
         rows = LedgerRow.objects.filter(relay=row.relay).order_by("at", "id")
         store.write_ledger_ref(
@@ -59,3 +64,4 @@ def _do(row: Outbox) -> None:
                 for ledger in rows
             ],
         )
+        travel.write(row.relay_id, store)

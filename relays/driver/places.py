@@ -1,8 +1,12 @@
 """Where a relay's files live under RELAY_VAR, and nowhere else."""
 
+import re
 from pathlib import Path
 
 from django.conf import settings
+
+#: what may be the id of a relay: it names folders, branches and refs
+RELAY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 
 
 def shield() -> Path:

@@ -12,18 +12,32 @@ from typing import NoReturn
 from django.db import transaction
 from django.utils import timezone
 
-from relays.core import budget, fidelity, objective, rotation
+from relays.core import budget, fidelity, objective, rotation, watch
 from relays.core.donewhen import DoneVerdict, Truth
 from relays.core.policy import Policy, window_for
 from relays.core.vocabulary import Ask, Extra, Hold, Reason
-from relays.driver import finals, gates, git, leases, rebaton, reload, successor, worktrees
+from relays.driver import (
+    coverage,
+    finals,
+    findings,
+    gates,
+    git,
+    leases,
+    pending,
+    rebaton,
+    reload,
+    successor,
+    worktrees,
+    would,
+)
 from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, lock, topic
 from relays.driver.claim import Claim
 from relays.driver.commands import Commands
 from relays.driver.places import leg_folder
 from relays.models import Baton, Leg, LegState, Relay, RelayStatus, ResetTransaction
+from relays.stores import ownconfig
 from relays.stores.base import StoreUnavailable
-from relays.stores.worktree import WorkTree
+from relays.stores.bundle import Stores
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +63,7 @@ class Prepare:
 
     def __init__(self, relay: Relay, leg: Leg, claim: Claim, policy: Policy, commands: Commands) -> None:
         self.relay, self.leg, self.claim, self.policy, self.commands = relay, leg, claim, policy, commands
+        self.done: DoneVerdict | None = None  # step 8 of the ladder; for a watch, whether it may rest
 
     def run(self) -> Ready:
         """Raises NotNow. Done comes first: a relay that has reached its goal needs no budget."""
@@ -57,10 +72,11 @@ class Prepare:
             self._worktree(self.relay.start_sha)
             self._judge_done_without_baton()
             self._may_start()
-            cursor, next_action = self.relay.start_sha, ""
+            cursor, next_action = self.relay.start_sha, self._watch_action()
         else:
             row = self._climb(row)
             self._may_start()
+            row = self._woken(row)
             baton = rebaton.read(row)
             cursor, next_action = baton.cursor.start_sha, baton.next_action
             self._worktree(cursor)
@@ -85,17 +101,16 @@ class Prepare:
         now = timezone.now()
         try:
             stores = reload.stores_for(self.relay)
-        except reload.BranchGone as error:
-            reload.climb(self.relay, row, purpose="reload", leg=self.leg, now=now)
-            self._page_fault(f"progress_cursor.start_sha: {error.evidence}")
         except StoreUnavailable:
-            stores = None
-        done: DoneVerdict | None = None
+            stores = None  # the climb says why
         if stores is not None:
-            self.commands.settle(stores.tip, green=False)
-            done = reload.judge_done(self.relay, stores)
-        reloaded = reload.climb(self.relay, row, purpose="reload", leg=self.leg, now=now, done=done)
+            if not Path(self.relay.worktree).is_dir():
+                self._worktree(stores.tip)  # memory slugs lie in it: what the branch tracks comes back first
+            self._judge_done(stores)
+        reloaded = reload.climb(self.relay, row, purpose="reload", leg=self.leg, now=now, stores=stores, done=self.done)
+        stores = stores or reloaded.stores
         self._judge_fidelity(row, reloaded)
+        would.judge(self.relay, reloaded.stores, self.claim, now)
         outcome = reloaded.ladder.outcome
         if outcome == "invalid":
             # written by us and unreadable now: nothing in it is taken over, and nobody guesses what it said
@@ -108,11 +123,11 @@ class Prepare:
                 self._unknown(f"the cursor cannot be rebuilt: {error.evidence}")
             if fresh is None:
                 self._page_fault(f"{reloaded.ladder.path}: {reloaded.ladder.evidence}; no cursor verifies")
-            self._done_or_unknown(done)
+            self._done_or_unknown(stores)
             self._held_by_another()
             return fresh
         if outcome == "done":
-            self._done()
+            self._done(stores)
         if outcome == "unknown":
             self._unknown(f"{reloaded.ladder.path}: {reloaded.ladder.evidence}")
         self._held_by_another()
@@ -128,31 +143,55 @@ class Prepare:
     def _judge_done_without_baton(self) -> None:
         try:
             stores = reload.stores_for(self.relay)
+        except reload.BranchGone as error:
+            self._page_fault(error.evidence)
         except StoreUnavailable as error:
             self._unknown(error.evidence)
-        self.commands.settle(stores.tip, green=False)
-        self._done_or_unknown(reload.judge_done(self.relay, stores))
+        self._judge_done(stores)
+        self._done_or_unknown(stores)
         self._held_by_another()
 
-    def _done_or_unknown(self, done: DoneVerdict | None) -> None:
-        if done is None or done.truth is Truth.UNKNOWN:
-            self._unknown(
-                "done_when: " + "; ".join(e for _, t, e in done.clauses if t is Truth.UNKNOWN) if done else ""
-            )
-        elif done.truth is Truth.TRUE:
-            self._done()
+    def _judge_done(self, stores: Stores) -> None:
+        """At the present tip, with its commands run; a watch is done (it may rest) only with nothing pending."""
+        self.commands.settle(stores.tip, green=False)
+        self.done = pending.verdict(self.relay, stores, reload.judge_done(self.relay, stores))
+
+    def _done_or_unknown(self, stores: Stores | None) -> None:
+        if self.done is None or self.done.truth is Truth.UNKNOWN:
+            self._unknown(f"done_when: {watch.why(self.done, Truth.UNKNOWN)}" if self.done else "")
+        elif self.done.truth is Truth.TRUE:
+            self._done(stores)
+
+    def _watch_action(self) -> str:
+        """What a watch's leg does that no baton tells: restore the invariant, or settle what is pending."""
+        return watch.next_action(self.done) if self.relay.watch and self.done else ""
+
+    def _woken(self, row: Baton) -> Baton:
+        """The baton of a watch that rested since it was written says what woke it; one that was rebuilt, or in which
+        a person chose the next action, stands as it is."""
+        action = self._watch_action()
+        if not action or not self.relay.idle_tip or row.why == "stale":
+            return row
+        now = timezone.now()
+        with transaction.atomic():
+            self.claim.hold(now)
+            return rebaton.after_idle(self.relay, row, action, now)
 
     def _judge_fidelity(self, row: Baton, reloaded: reload.Reloaded) -> None:
         """ "judged at the successor's reload", over ALL pointers; kept beside the leg that wrote the baton."""
         if Baton.objects.filter(leg=row.leg_id, why="stale").exists():
             return  # a baton that was rebuilt speaks for the store, not for the leg: its first verdict stands
         score = fidelity.score([check.verdict for check in reloaded.ladder.checks if check.pointer])
-        Leg.objects.filter(pk=row.leg_id).update(
-            fidelity_verified=score.verified, fidelity_dangling=score.dangling, fidelity_unknown=score.unknown
-        )
+        with transaction.atomic():
+            self.claim.hold()
+            Leg.objects.filter(pk=row.leg_id).update(
+                fidelity_verified=score.verified, fidelity_dangling=score.dangling, fidelity_unknown=score.unknown
+            )
+        coverage.keep(row, reloaded, self.claim)
 
     def _held_by_another(self) -> None:
         with transaction.atomic():
+            self.claim.hold()
             holder = leases.acquire(self.relay, self.relay.region, timezone.now())
         if holder:
             self._wait(f"{Extra.COLLISION_RISK}: the region is held by {holder}", unknown=False)
@@ -161,23 +200,32 @@ class Prepare:
         if self.policy.workspace == "in_place":
             return
         try:
-            worktrees.ready(self.relay, self.leg, start)
+            said = worktrees.ready(self.relay, self.leg, start)
         except StoreUnavailable as error:
             self._unknown(f"worktree {self.relay.worktree}: {error.evidence}")
+        self._say("worktree", said)
+
+    def _say(self, what: str, lines: list[str]) -> None:
+        """Findings of this leg's start; another attempt that finds nothing leaves those of the one before."""
+        if lines:
+            with transaction.atomic():
+                self.claim.hold()
+                findings.put(self.relay.pk, f"{what} before leg {self.leg.number}: ", lines)
 
     def _lay_back(self, row: Baton | None) -> str:
         """Lay parked work back; a tree that somebody left dirty is stored first, so that nothing is lost."""
         wip = rebaton.read(row).cursor.wip_tree if row else ""
-        tree = WorkTree(Path(self.relay.worktree))
+        tree = git.tree(self.relay)
         try:
             state = tree.state(False)
             if state.dirty or state.operation:
-                found = tree.store_wip(
-                    f"refs/relay/wip/{self.relay.pk}/{self.leg.number}.found", f"Found before leg {self.leg.number}"
-                )
+                found = worktrees.store_found(self.relay, self.leg, tree)
                 store = git.store(self.relay)
                 if wip and found and store.tree(found) == store.tree(wip):
                     return "applied"
+                if wip and found:
+                    kept = worktrees.found_name(self.relay, self.leg)
+                    self._say("work found", [f"it is not the parked work, and is kept under {kept}"])
                 if wip or self.policy.workspace == "worktree":
                     tree.clean_to_head()
                 if not wip:
@@ -199,7 +247,14 @@ class Prepare:
 
     def _to_starting(self, cursor: str, laid_back: str) -> None:
         window = window_for(self.policy, "")
-        reflog_lines = len(WorkTree(Path(self.relay.worktree)).reflog())
+        try:
+            reflog_lines = len(git.tree(self.relay).reflog())
+        except StoreUnavailable as error:
+            self._unknown(f"worktree {self.relay.worktree}: {error.evidence}")
+        lint = ownconfig.lint(Path(self.relay.git_dir))  # an agent before this one may have written to it
+        if self.leg.cursor_sha:
+            # it was started before: a commit that its agent made before the start failed is still this leg's own
+            reflog_lines = min(reflog_lines, self.leg.reflog_lines)
         now = timezone.now()
         with transaction.atomic():
             self.claim.hold(now)
@@ -207,6 +262,7 @@ class Prepare:
             relay = lock(self.relay.pk)
             if relay.status != RelayStatus.READY or relay.park or relay.stop:
                 raise NotNow(f"{relay.pk} is {relay.status} now")
+            findings.put(relay.pk, ownconfig.FINDING, lint)
             moved = change_leg(
                 self.leg.pk,
                 LegState.STARTING,
@@ -220,19 +276,33 @@ class Prepare:
             )
             if not moved:
                 raise NotNow(f"leg {self.leg.number} is not pending any more")
+            # an unbroken run of unknown ladders ends here, though the start may fail; so does the back-off of its wait
+            Relay.objects.filter(pk=relay.pk).update(unknown_since=None, attempts=0)
             gates.dispatch(relay.pk, now)
+            # a watch that starts a leg does not rest any more: later legs do what the baton before them says
+            Relay.objects.filter(pk=relay.pk).update(idle_tip="", idle_issues="")
             bump(topic(relay.pk), RELAYS, INBOX)
         self.leg.refresh_from_db()
 
     # --- where the relay goes instead
 
-    def _done(self) -> NoReturn:
+    def _done(self, stores: Stores | None) -> NoReturn:
+        """The goal is reached, or a watch holds with nothing pending: it rests, and this leg stays pending."""
         now = timezone.now()
+        try:
+            issues = stores.issue_digest() if stores is not None and self.relay.watch else ""
+        except StoreUnavailable as error:
+            self._unknown(error.evidence)
         with transaction.atomic():
             self.claim.hold(now)
-            finals.done(self.relay.pk, frm=[RelayStatus.READY], now=now)
+            if self.relay.watch:
+                finals.idle(
+                    self.relay.pk, frm=[RelayStatus.READY], now=now, tip=stores.tip if stores else "", issues=issues
+                )
+            else:
+                finals.done(self.relay.pk, frm=[RelayStatus.READY], now=now)
             bump(topic(self.relay.pk), RELAYS, INBOX)
-        raise NotNow("done")
+        raise NotNow("idle" if self.relay.watch else "done")
 
     def _unknown(self, evidence: str) -> NoReturn:
         """ "no leg starts; retried with back-off; after `unknown_patience` an UNSERVED_PAGE_FAULT is asked"."""
@@ -243,7 +313,9 @@ class Prepare:
 
     def _wait(self, why: str, *, unknown: bool, until: datetime | None = None) -> NoReturn:
         now = timezone.now()
-        delay = min(FIRST_WAIT * 2 ** min(self.relay.attempts, 10), LONGEST_WAIT)
+        same = unknown == (self.relay.unknown_since is not None)
+        attempts = self.relay.attempts if same else 0  # another kind of wait doubles from its own beginning
+        delay = min(FIRST_WAIT * 2 ** min(attempts, 10), LONGEST_WAIT)
         with transaction.atomic():
             self.claim.hold(now)
             change_relay(
@@ -253,7 +325,7 @@ class Prepare:
                 now=now,
                 why=why,
                 next_at=until or now + delay,
-                attempts=self.relay.attempts + 1,
+                attempts=attempts + 1,
                 unknown_since=(self.relay.unknown_since or now) if unknown else None,
             )
             bump(topic(self.relay.pk), RELAYS)

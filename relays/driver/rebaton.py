@@ -5,21 +5,23 @@ baton.md: "The baton is the least trusted thing in the system. It is data, point
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
 from relays.core import baton as batons
-from relays.core import pointers, safepoint
+from relays.core import overflow, pointers, safepoint
 from relays.core.baton import Artifact, Cursor, TombstoneRecord
 from relays.core.objective import Pin
 from relays.core.pointers import Kind
 from relays.core.reload import REDERIVE
 from relays.core.vocabulary import Reason
 from relays.driver import budgets
-from relays.models import Baton, LedgerRow, Leg, Relay
+from relays.models import Baton, LedgerRow, Leg, Outbox, Relay
 
 NOTE_LENGTH = 500  # characters of a ledger row's note
+LISTED = 400  # entries that one such row lists; a leg that made more than that gets several, in one chain
+OVERFLOW = "overflow"  # how the note of a row begins that lists what moved out of a baton
 
 
 def read(row: Baton) -> batons.Baton:
@@ -73,60 +75,67 @@ def check_room(pin: Pin, done_when: str, region: Sequence[str], bounds: batons.B
     batons.check_new(specimen, bounds)
 
 
-def fit(relay: Relay, leg: Leg, baton: batons.Baton, bounds: batons.Bounds, now: datetime) -> batons.Baton:
+def fit(
+    relay: Relay,
+    leg: Leg,
+    baton: batons.Baton,
+    bounds: batons.Bounds,
+    now: datetime,
+    *,
+    carried: frozenset[str] = frozenset(),
+) -> batons.Baton:
     """Move the oldest entries into one ledger row until the baton is within its bounds; nothing is lost.
 
     baton.md, Bounds: "the oldest entries move into one ledger row that lists them and points at the previous such
-    row, and the baton points at that row".
+    row, and the baton points at that row". Every later baton goes on pointing at the newest one. `carried`: the
+    entries of earlier legs. Whoever repeats it for the same leg gets the same row.
     """
-    moved: list[str] = []
-    room = {
-        "artifacts": bounds.artifacts,
-        "open_questions": bounds.open_questions,
-        "do_not_rederive": bounds.do_not_rederive,
-    }
-    for name, limit in room.items():
-        entries = list(getattr(baton, name))
-        # one place stays free for the row that lists the moved ones
-        keep = limit - 1 if name == "artifacts" else limit
-        if len(entries) > keep:
-            moved += [_text(entry) for entry in entries[: len(entries) - keep]]
-            baton = _with(baton, name, entries[len(entries) - keep :])
-    while len(batons.canonical(baton)) > bounds.total * 3 // 4:
-        name = max(room, key=lambda key: len(getattr(baton, key)))
-        entries = list(getattr(baton, name))
-        if not entries:
-            break  # the fixed part alone: `check_room` saw to it that it fits
-        cut = max(1, len(entries) // 4)
-        moved += [_text(entry) for entry in entries[:cut]]
-        baton = _with(baton, name, entries[cut:])
-    if not moved:
-        return baton
-    previous = (
-        LedgerRow.objects.filter(relay=relay, by="driver", note__startswith="overflow")
-        .order_by("-at", "-id")
-        .values_list("id", flat=True)
-        .first()
-    )
-    refs = [*([f"ledger:{previous}"] if previous else []), *moved]
-    row = driver_row(relay, leg, refs, f"overflow: {len(moved)} older entries of the baton", now)
-    return replace(baton, artifacts=(Artifact(Kind.LEDGER, row.pk), *baton.artifacts))
+    head = overflow_row(relay, leg)
+    fitted = overflow.fit(baton, bounds, head=head, carried=carried)
+    if not fitted.moved:
+        return fitted.baton
+    for start in range(0, len(fitted.moved), LISTED):
+        some = fitted.moved[start : start + LISTED]
+        refs = [*([f"{head.kind}:{head.ref}"] if head else []), *some]
+        row = driver_row(relay, leg, refs, f"{OVERFLOW}: {len(some)} older entries of the baton", now)
+        head = Artifact(Kind.LEDGER, row.pk)
+    return fitted.pointing_at(head) if head else fitted.baton
 
 
-def _with(baton: batons.Baton, name: str, entries: Sequence[Any]) -> batons.Baton:
-    changed: dict[str, Any] = {name: tuple(entries)}
-    return replace(baton, **changed)
+def overflow_row(relay: Relay, leg: Leg) -> Artifact | None:
+    """The newest row of entries that moved out of a baton of this relay: from it all earlier ones are reached.
+
+    It is one of the closing leg's own, or one that the current baton points at; the ledger is not searched for it.
+    """
+    current = Baton.objects.filter(relay=relay, current=True).select_related("relay").first()
+    pointed = [one.ref for one in read(current).artifacts if _row_number(one.ref) >= 0] if current else []
+    rows = LedgerRow.objects.filter(by="driver", note__startswith=OVERFLOW).order_by().values_list("pk", flat=True)
+    # by their running number, which no clock that is set back can turn round: `d10` comes after `d9`
+    newest = max((*rows.filter(leg=leg), *rows.filter(pk__in=pointed)), key=_row_number, default="")
+    return Artifact(Kind.LEDGER, newest) if newest else None
 
 
-def driver_row(relay: Relay, leg: Leg | None, refs: Sequence[str], note: str, now: datetime) -> LedgerRow:
+def _row_number(row_id: str) -> int:
+    """The running number of a driver's row; -1 for any other."""
+    digits = row_id.rpartition(".d")[2]
+    return int(digits) if digits.isdecimal() else -1
+
+
+def driver_row(relay: Relay, leg: Leg, refs: Sequence[str], note: str, now: datetime) -> LedgerRow:
     """Append a ledger row of the driver; the same content of the same leg is one row, whoever retries."""
-    number = LedgerRow.objects.filter(relay=relay, by="driver").count()
-    prefix = f"{relay.pk}.{leg.number if leg else 'r'}.d"
-    same = LedgerRow.objects.filter(relay=relay, leg=leg, by="driver", note=note[:500]).first()
-    if same is not None and same.refs == list(refs):
-        return same
+    for same in LedgerRow.objects.filter(leg=leg, by="driver", note=note[:NOTE_LENGTH]):
+        if same.refs == list(refs):
+            return same
+    head = overflow_row(relay, leg)
+    number = _row_number(head.ref) + 1 if head else 0
     return LedgerRow.objects.create(
-        id=f"{prefix}{number}", relay=relay, leg=leg, refs=list(refs), note=note[:500], by="driver", at=now
+        id=f"{relay.pk}.{leg.number}.d{number}",
+        relay=relay,
+        leg=leg,
+        refs=list(refs),
+        note=note[:NOTE_LENGTH],
+        by="driver",
+        at=now,
     )
 
 
@@ -166,34 +175,64 @@ def after_stale(
             Reason.BATON_STALE, cursor, f"cursor of leg {was.leg} rebuilt from the durable store"
         ),
     )
-    return store(relay, old.leg, baton, "stale", now)
+    fitted = fit(relay, old.leg, baton, budgets.policy_of(relay).baton, now)
+    row = store(relay, old.leg, fitted, "stale", now)
+    _owe(relay, Outbox.Kind.GIT_NOTE, str(row.pk), now)
+    return row
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """What one decision row changed, as the next leg is told of it: `answered`, the question's pointer where it was an
+    answer to one, else ""."""
+
+    decision: int
+    changed: Mapping[str, Any]
+    answered: str = ""
+
+
+def mirror(relay: Relay, leg: Leg | None, mirrors: Sequence[Mirror], now: datetime) -> tuple[Artifact, ...]:
+    """A ledger row for each decision, and the artifacts that point at them. `leg`: the closing leg of the baton that
+    will, None where no leg has ended yet."""
+    rows = []
+    for one in mirrors:
+        row_id = f"{relay.pk}.{leg.number if leg else 'r'}.p{one.decision}"
+        rows.append(
+            LedgerRow.objects.create(
+                id=row_id,
+                relay=relay,
+                leg=leg,
+                refs=[one.answered if _pointer(one.answered) else f"ledger:{row_id}"],
+                note=mirrored({"decision": one.decision, **one.changed}),
+                by="person",
+                at=now,
+            )
+        )
+    if rows:
+        _owe(relay, Outbox.Kind.LEDGER_REF, rows[-1].pk, now)
+    return tuple(Artifact(Kind.LEDGER, row.pk) for row in rows)
+
+
+def mirrors_before_the_first(relay: Relay) -> tuple[Artifact, ...]:
+    """The mirrors of what was decided while no leg had ended: the first baton points at them."""
+    rows = LedgerRow.objects.filter(relay=relay, leg=None, by="person", id__startswith=f"{relay.pk}.r.p")
+    return tuple(Artifact(Kind.LEDGER, pk) for pk in rows.order_by("at", "id").values_list("pk", flat=True))
 
 
 def after_decision(
     relay: Relay,
     current: Baton,
     *,
-    decision_seq: int,
-    mirror: Mapping[str, Any],
+    mirrors: Sequence[Mirror],
     next_action: str,
     answers: Mapping[str, str],
     now: datetime,
 ) -> Baton:
-    """A new current baton of the same closing leg: same cursor and tombstone, the new values, and the decision's row.
+    """A new current baton of the same closing leg: same cursor and tombstone, the new values, and each decision's row.
 
-    `mirror`: what the decision changed, as the ledger row tells it; `answers`: by the question's pointer or its text.
+    `mirrors`: the decisions, in their order; `answers`: by the question's pointer or its text.
     """
     was = read(current)
-    row_id = f"{relay.pk}.{current.leg.number}.p{decision_seq}"
-    row = LedgerRow.objects.create(
-        id=row_id,
-        relay=relay,
-        leg=current.leg,
-        refs=sorted(ref for ref in answers if _pointer(ref)) or [f"ledger:{row_id}"],
-        note=mirrored({"decision": decision_seq, **mirror}),
-        by="person",
-        at=now,
-    )
     baton = replace(
         was,
         objective=relay.pin,
@@ -201,11 +240,27 @@ def after_decision(
         cursor=replace(was.cursor, held_region=tuple(relay.region)),
         next_action=next_action or was.next_action,
         open_questions=tuple(entry for entry in was.open_questions if not _answered(entry, answers)),
-        artifacts=(*was.artifacts, Artifact(Kind.LEDGER, row.pk)),
+        artifacts=(*was.artifacts, *mirror(relay, current.leg, mirrors, now)),
     )
-    return store(
-        relay, current.leg, fit(relay, current.leg, baton, budgets.policy_of(relay).baton, now), "decision", now
-    )
+    fitted = fit(relay, current.leg, baton, budgets.policy_of(relay).baton, now)
+    row = store(relay, current.leg, fitted, "decision", now)
+    _owe(relay, Outbox.Kind.GIT_NOTE, str(row.pk), now)
+    return row
+
+
+def after_idle(relay: Relay, current: Baton, next_action: str, now: datetime) -> Baton:
+    """The baton that a watch wakes with: the one that it rested on, with what is to be done now. One that says so
+    already is left as it is."""
+    was = read(current)
+    if was.next_action == next_action:
+        return current
+    row = store(relay, current.leg, replace(was, next_action=next_action), "wake", now)
+    _owe(relay, Outbox.Kind.GIT_NOTE, str(row.pk), now)
+    return row
+
+
+def _owe(relay: Relay, kind: str, target: str, now: datetime) -> None:
+    Outbox.objects.get_or_create(kind=kind, target=target, defaults={"relay": relay, "not_before": now})
 
 
 def _answered(entry: str, answers: Mapping[str, str]) -> bool:
@@ -245,7 +300,3 @@ def _kept(entries: Sequence[str], name: str, verified: frozenset[str]) -> tuple[
         for index, entry in enumerate(entries)
         if f"{name}[{index}]" in verified or pointers.parse_entry(entry)[0] is None
     )
-
-
-def _text(entry: Artifact | str) -> str:
-    return entry if isinstance(entry, str) else f"{entry.kind}:{entry.ref}"

@@ -4,8 +4,10 @@ Mission: "the baton carries no trusted claim — progress is re-verified from gi
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 
 from django.db import transaction
 from django.utils import timezone
@@ -14,21 +16,35 @@ from relays.core import baton as batons
 from relays.core import donewhen, reload
 from relays.core.donewhen import DoneVerdict
 from relays.core.pointers import Answer, Verdict
-from relays.driver import budgets, git, leases, rebaton
+from relays.driver import budgets, git, leases, pending, rebaton
 from relays.driver.changes import bump, topic
 from relays.models import Baton, Check, CommandResult, Decision, Leg, Relay, Verification
 from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
 from relays.stores.git import GitStore
 
+EARLIER = 200  # earlier cursors that are looked at together: the newest one nearly always stands
+
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """The outcome of one climb: the ladder, what it was judged at, and the row that keeps it."""
+    """The outcome of one climb: the ladder, what it was judged at, and the row that keeps it.
+
+    `stores` None: the repository did not answer, or it answered that the branch is gone (`stale` then).
+    """
 
     ladder: reload.Ladder
     row: Verification
     stores: Stores | None
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A rebuilt cursor, where it comes from, and what came after it; the same stores give the same."""
+
+    cursor: str
+    source: str
+    reread: reload.Reread
 
 
 class BranchGone(StoreUnavailable):
@@ -37,11 +53,18 @@ class BranchGone(StoreUnavailable):
 
 def stores_for(relay: Relay, store: GitStore | None = None) -> Stores:
     """The relay's durable stores at its branch tip now; `store`: one that is open already. Raises StoreUnavailable."""
-    store = store or git.store(relay)
+    stores = _stores(relay, store or git.store(relay))
+    if stores is None:
+        raise BranchGone(f"{relay.branch} does not exist", where=relay.repo, fix="make it again where its work is")
+    return stores
+
+
+def _stores(relay: Relay, store: GitStore, *, gone: bool = False) -> Stores | None:
+    """`gone`: the stores of a branch that is not there too: nothing is on it, and that is an answer."""
     tip = store.tip(relay.branch)
-    if tip is None:
-        raise BranchGone(f"branch {relay.branch} does not exist in {relay.repo}")
-    return Stores(store, tip, memory_root=relay.memory_root, relay_id=relay.pk)
+    if tip is None and not gone:
+        return None
+    return Stores(store, tip, memory_root=relay.memory_root, relay_id=relay.pk, branch=relay.branch)
 
 
 def climb(
@@ -51,20 +74,26 @@ def climb(
     purpose: str,
     leg: Leg | None,
     now: datetime,
+    stores: Stores | None = None,
     done: DoneVerdict | None = None,
     with_lease: bool = True,
 ) -> Reloaded:
-    """Run every step in order over `row`, store the records, and return the outcome. Never raises for bad input."""
+    """Run every step in order over `row`, store the records, and return the outcome. Never raises for bad input.
+
+    `stores`: those that `done` was judged at; else they are opened here. baton.md, step 6: each anchor "is an ancestor
+    of the relay's branch tip"; on a branch that is gone there is nothing, so that they dangle.
+    """
     reading = batons.read(row.text, budgets.policy_of(relay).baton)
-    stores: Stores | None = None
-    why_unknown = ""
-    try:
-        stores = stores_for(relay)
-    except StoreUnavailable as error:
-        why_unknown = error.evidence
-    answers = _answers(reading.baton, stores, why_unknown)
+    asked, why_unknown = stores, ""
+    if asked is None:
+        try:
+            asked = _stores(relay, git.store(relay), gone=True)
+        except StoreUnavailable as error:
+            why_unknown = error.evidence
+    answers = _answers(reading.baton, asked, why_unknown)
+    stores = asked if asked is not None and not asked.branch_gone else None
     if done is None and stores is not None:
-        done = judge_done(relay, stores)
+        done = pending.verdict(relay, stores, judge_done(relay, stores))
     holder = leases.holder_of(relay.git_dir, relay.region, but=relay.pk) if with_lease else None
     expected = reload.Expected(relay.pin, relay.done_when, tuple(relay.region))
     ladder = reload.climb(reading, answers=answers, expected=expected, done=done, holder=holder or None)
@@ -139,44 +168,18 @@ def rebuild(relay: Relay, row: Baton, reloaded: Reloaded, now: datetime) -> Bato
     """Rebuild the cursor and write the fresh baton; None when nothing verifies (an UNSERVED_PAGE_FAULT then).
 
     What a leg reads anew after the cursor is kept with the climb, as its plan. Raises StoreUnavailable.
-    rules.md, Reload: the merge-base of start_sha with the tip (where it is gone: of at_sha), several → the smallest;
-    else the newest earlier cursor of this relay that verifies; else the relay's start.
     """
-    if reloaded.stores is None:
-        return None
-    store, tip = reloaded.stores.git, reloaded.stores.tip
-    baton = batons.read(row.text, budgets.policy_of(relay).baton).baton
-    candidates: list[reload.Candidate] = []
-    if baton is not None:
-        for source, sha in (("start_sha", baton.cursor.start_sha), ("at_sha", baton.tombstone.at_sha)):
-            bases = store.merge_bases(sha, tip)  # none where the commit is gone
-            if bases:
-                candidates.append(reload.Candidate(bases[0], f"merge-base of {source}", Verdict.VERIFIED))
-                break
-    earlier = list(
-        Baton.objects.filter(relay=relay)
-        .exclude(pk=row.pk)
-        .order_by("-leg__number", "-pk")
-        .values_list("text", "leg__number")
-    )
-    cursors = [(json.loads(text)["progress_cursor"]["start_sha"], number) for text, number in earlier]
-    shas = [sha for sha, _ in cursors]
-    verdicts = store.resolve_commits([*shas, relay.start_sha], tip)
-    candidates += [reload.Candidate(sha, "earlier cursor", verdicts[sha].verdict) for sha in shas]
-    candidates.append(reload.Candidate(relay.start_sha, "the relay's start", verdicts[relay.start_sha].verdict))
-    choice = reload.choose_cursor(candidates)
-    if choice.sha is None:
+    found = derive(relay, row, reloaded.stores) if reloaded.stores is not None else None
+    if reloaded.stores is None or found is None:
         return None
     verified = frozenset(
         check.path for check in reloaded.ladder.checks if check.pointer and check.verdict == "verified"
     )
-    since_leg = next((number + 1 for sha, number in cursors if sha == choice.sha), 0)
-    reread = reloaded.stores.reread(choice.sha, tip, since_leg)
     with transaction.atomic():
         fresh = rebaton.after_stale(
             relay,
             row,
-            cursor=choice.sha,
+            cursor=found.cursor,
             verified_paths=verified,
             now=now,
             chosen_next_action=_chosen_by_a_person(relay, row),
@@ -185,17 +188,83 @@ def rebuild(relay: Relay, row: Baton, reloaded: Reloaded, now: datetime) -> Bato
             reloaded.ladder,
             baton_digest=row.digest,
             branch=relay.branch,
-            tip=tip,
-            cursor=choice.sha,
+            tip=reloaded.stores.tip,
+            cursor=found.cursor,
             rebuilt=True,
-            reread=reread,
+            reread=found.reread,
             next_action=rebaton.read(fresh).next_action,
         )
         Verification.objects.filter(pk=reloaded.row.pk).update(
-            cursor_sha=choice.sha, rebuilt=True, plan={**plan, "source": choice.source, "fresh_baton": fresh.digest}
+            cursor_sha=found.cursor,
+            rebuilt=True,
+            plan={**plan, "source": found.source, "fresh_baton": fresh.digest},
         )
         bump(topic(relay.pk))
     return fresh
+
+
+def derive(relay: Relay, row: Baton, stores: Stores) -> Derived | None:
+    """Where the cursor is rebuilt and what came after it; None when nothing verifies. Raises StoreUnavailable.
+
+    rules.md, Reload: "the merge-base of start_sha (where it is gone: of at_sha) with the tip, several → the smallest
+    SHA; else the newest earlier cursor of this relay that verifies; else the relay's start".
+    """
+    store, tip = stores.git, stores.tip
+    baton = batons.read(row.text, budgets.policy_of(relay).baton).baton
+    unknown = False
+    choice = reload.CursorChoice(None, "")
+    for candidates in _candidates(relay, row, baton, stores):
+        choice = reload.choose_cursor(candidates)
+        unknown = unknown or any(one.verdict is Verdict.UNKNOWN for one in candidates)
+        if choice.sha is not None:
+            break
+    if choice.sha is None:
+        if unknown:
+            raise StoreUnavailable("no cursor could be proven, and some could not be judged", where=relay.repo)
+        return None
+    since_leg = _first_leg_after(relay, choice.sha, store)
+    return Derived(choice.sha, choice.source, stores.reread(choice.sha, tip, since_leg))
+
+
+def _candidates(
+    relay: Relay, row: Baton, baton: batons.Baton | None, stores: Stores
+) -> Iterator[list[reload.Candidate]]:
+    """The commits that the cursor may be rebuilt at, in the rule's order; later ones are asked only where needed."""
+    store, tip = stores.git, stores.tip
+    if baton is not None:
+        start, at = baton.cursor.start_sha, baton.tombstone.at_sha
+        gone = store.types([start])[start] != "commit" and not store.shallow
+        source, anchor = ("at_sha", at) if gone else ("start_sha", start)
+        bases = store.merge_bases(anchor, tip)
+        yield [reload.Candidate(sha, f"merge-base of {source}", Verdict.VERIFIED) for sha in bases[:1]]
+    earlier = Baton.objects.filter(relay=relay).exclude(pk=row.pk).order_by("-leg__number", "-pk")
+    texts = earlier.values_list("text", flat=True).iterator(chunk_size=EARLIER)
+    while some := list(islice(texts, EARLIER)):
+        cursors = [sha for text in some if (sha := _cursor_of(text))]
+        answers = store.resolve_commits(cursors, tip)
+        yield [reload.Candidate(sha, "earlier cursor", answers[sha].verdict) for sha in cursors]
+    answer = store.resolve_commits([relay.start_sha], tip)[relay.start_sha]
+    yield [reload.Candidate(relay.start_sha, "the relay's start", answer.verdict)]
+
+
+def _cursor_of(text: str) -> str:
+    """The cursor of a stored baton, "" where the text was damaged: another one is looked for then."""
+    try:
+        return str(json.loads(text)["progress_cursor"]["start_sha"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _first_leg_after(relay: Relay, cursor: str, store: GitStore) -> int:
+    """The number of the first leg that began after `cursor`, or in which it lies; its ledger rows are read anew."""
+    ended = Leg.objects.filter(relay=relay).exclude(end_sha="").order_by("-number").values_list("number", "end_sha")
+    legs = ended.iterator(chunk_size=EARLIER)
+    while some := list(islice(legs, EARLIER)):
+        before = store.reached(cursor, [sha for _, sha in some])
+        closed = next((number for number, sha in some if sha in before), None)
+        if closed is not None:
+            return closed + 1
+    return 0
 
 
 def _chosen_by_a_person(relay: Relay, row: Baton) -> str:

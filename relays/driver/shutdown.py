@@ -1,12 +1,16 @@
 """Ask the supervisors of this host to end at their next safe point: what Ctrl-C of `make run` does."""
 
 import contextlib
+import logging
 import os
 import signal
 import time
 
 from relays.agents import process
-from relays.models import DriverClaim
+from relays.driver import attached
+from relays.models import LIVE_STATES, DriverClaim, Leg
+
+log = logging.getLogger(__name__)
 
 
 def wind_down(seconds: float) -> list[str]:
@@ -25,12 +29,20 @@ def wind_down(seconds: float) -> list[str]:
 
 
 def end_now() -> list[str]:
-    """Kill every living supervisor; the kernel takes their agents along. The next start judges from records."""
+    """Kill every living supervisor, and their agents with them. The next start judges from records.
+
+    The kernel takes along those that do not outlive a supervisor; the others are ended here.
+    """
     ended = []
     for claim in living():
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(claim.pid, signal.SIGKILL)
             ended.append(claim.relay_id)
+    for leg in Leg.objects.filter(relay__in=ended, state__in=LIVE_STATES).select_related("relay"):
+        try:
+            attached.end_strays(leg)
+        except process.StillAlive as error:
+            log.error("%s: %s", leg, error)
     return ended
 
 

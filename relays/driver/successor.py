@@ -92,16 +92,22 @@ def request(relay: Relay, now: datetime, *, gates_approved: Sequence[GateEpisode
         armed_legs=0,
         empty_run=0,
     )
-    if Leg.objects.filter(relay=relay, state__in=OPEN_STATES).exists():
-        Leg.objects.filter(relay=relay, state=LegState.PENDING).update(attempts=0, start_error="")
-        return
+    open_leg = pending(relay, now, gate=gates_approved[0] if gates_approved else None)
+    Leg.objects.filter(pk=open_leg.pk, state=LegState.PENDING).update(attempts=0, start_error="")
+
+
+def pending(relay: Relay, now: datetime, *, gate: GateEpisode | None = None) -> Leg:
+    """The relay's open leg, or a new one behind its last: what a resume and a watch that wakes start. Inside the
+    caller's transaction, with the relay locked."""
+    standing = Leg.objects.filter(relay=relay, state__in=OPEN_STATES).first()
+    if standing is not None:
+        return standing
     old = Leg.objects.filter(relay=relay, state=LegState.ENDED).order_by("-number").first()
     baton = Baton.objects.filter(relay=relay, current=True).first()
     if old is None or baton is None:
-        first_number = last_number(relay.pk)
-        Leg.objects.create(relay=relay, number=0 if first_number is None else first_number + 1, trace=new_trace())
-        return
-    make(relay, old, baton, now, gate=gates_approved[0] if gates_approved else None)
+        before = last_number(relay.pk)
+        return Leg.objects.create(relay=relay, number=0 if before is None else before + 1, trace=new_trace())
+    return make(relay, old, baton, now, gate=gate)
 
 
 def _turns(leg: Leg) -> list[str]:
@@ -109,7 +115,7 @@ def _turns(leg: Leg) -> list[str]:
     view = LegView()
     digests: list[str] = []
     hasher = hashlib.sha256()
-    for row in Event.objects.filter(leg=leg).order_by("seq").iterator(chunk_size=500):
+    for row in Event.objects.filter(leg=leg).order_by("pk").iterator(chunk_size=500):
         before = view.turns
         view.apply(CoreEvent(kind=row.kind, seq=row.seq, at=row.at, payload=row.payload, known=row.known))
         if before and view.turns > before:

@@ -1,11 +1,13 @@
 """A relay's own worktree before a leg: it is there, on the relay's branch, and no dead process holds its index.
 
 An agent may leave HEAD detached, on another branch or in the middle of a rebase, and one that was killed in a commit
-leaves `index.lock`. None of it may keep the relay from going on, and nothing of it is lost: dirty work and the commit
-that HEAD stood at are kept under `refs/relay/wip/<relay>/<leg>.found` and `.head`.
+leaves `index.lock`; somebody may push to the branch from elsewhere, or prune what ties the folder to the repository.
+None of it may keep the relay from going on, and nothing of it is lost: dirty work and the commit that HEAD stood at
+are kept under `refs/relay/wip/<relay>/<leg>.found` and `.head`.
 """
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -14,36 +16,129 @@ from relays.driver import git
 from relays.models import Leg, Relay
 from relays.stores import checkout
 from relays.stores.base import StoreUnavailable
+from relays.stores.git import GitStore
 from relays.stores.worktree import WorkTree
 
+LINK_BYTES = 8192  # of a `.git` file; no path is longer
 LOCK_AGE = 30.0  # seconds; a lock that is younger may be that of a person's git
 
 
-def ready(relay: Relay, leg: Leg, start: str) -> None:
-    """Make the worktree, or bring the one that is there back to its branch. Raises StoreUnavailable."""
+def ready(relay: Relay, leg: Leg, start: str) -> list[str]:
+    """Make the worktree, or bring the one that is there back to its branch. Raises StoreUnavailable.
+
+    Returns what was found and done about it, a line each: nothing is put aside without a word.
+    """
     path = Path(relay.worktree)
+    said = ["no repository knew the folder any more; it was tied again"] if _tie_again(relay, path, start) else []
     if (path / ".git").is_file():
-        tree = WorkTree(path)
+        tree = git.tree(relay)
         _drop_left_lock(tree)
+        if tree.branch() == relay.branch and (before := _moved_from(tree)):
+            # what lies here is that commit, and not the undoing of what came since
+            tree.git(["update-ref", "--no-deref", "HEAD", before])
+            said.append("the branch had been moved from elsewhere, and the files here had stayed behind")
         if tree.branch() != relay.branch:
-            _leave(relay, leg, tree)
+            said += _leave(relay, leg, tree)
             if tree.branch() != relay.branch:  # else an operation that was dropped led back to it
                 checkout.switch_worktree(git.store(relay), path, relay.branch, start)
     checkout.add_worktree(git.store(relay), path, relay.branch, start)
+    return said
 
 
-def _leave(relay: Relay, leg: Leg, tree: WorkTree) -> None:
+def _moved_from(tree: WorkTree) -> str:
+    """The commit that lies here where the branch was moved from elsewhere since, "" where all agree."""
+    try:
+        before = tree.base()
+        return "" if before == tree.head() else before
+    except StoreUnavailable:
+        return ""  # the branch is gone: that is for the ladder to say
+
+
+def _tie_again(relay: Relay, path: Path, start: str) -> bool:
+    """A folder that no repository knows any more (`git worktree prune`, a `.git` file that was removed): its files
+    become those of a worktree made anew, so that they are judged, and kept, as any dirty work is.
+
+    Each step may be the last before a crash: the next call goes on from there.
+    """
+    aside = path.with_name(f"{path.name}.untied")
+    if not aside.exists() and (not path.is_dir() or _tied(path) or not any(path.iterdir())):
+        return False
+    store = git.store(relay)
+    if store.tip(relay.branch) is None:
+        return False  # or it raises: while the repository does not answer, the folder waits where it is
+    if not aside.exists():
+        os.rename(path, aside)
+    checkout.add_worktree(store, path, relay.branch, start)
+    link = (path / ".git").read_bytes()
+    (aside / ".git").unlink(missing_ok=True)  # it may be a link to a file of somebody else's
+    (aside / ".git").write_bytes(link)
+    shutil.rmtree(path)
+    os.rename(aside, path)
+    return True
+
+
+def _tied(path: Path) -> bool:
+    """Whether the folder names a git directory that is there; one that holds a repository of its own is left alone."""
+    link = path / ".git"
+    if not link.is_file():
+        return os.path.lexists(link)
+    try:
+        with link.open("rb") as file:
+            name = os.fsdecode(file.read(LINK_BYTES)).removeprefix("gitdir:").strip()
+    except OSError:
+        return True
+    return (path / name).is_dir()
+
+
+def _leave(relay: Relay, leg: Leg, tree: WorkTree) -> list[str]:
     """Keep what is found where HEAD stands, then clean the tree, so that it can be switched."""
     try:
         head = tree.head()
     except StoreUnavailable:
         # a branch without a commit: there is nothing to keep but files, and those are judged against our branch
         tree.git(["symbolic-ref", "HEAD", f"refs/heads/{relay.branch}"])
-        return
-    name = f"refs/relay/wip/{relay.pk}/{leg.number}"
-    tree.store_wip(f"{name}.found", f"Found before leg {leg.number}")
-    git.store(relay).update_ref(f"{name}.head", head)
+        return ["HEAD had no commit; it was brought back to the branch"]
+    found = store_found(relay, leg, tree)
+    name = f"{_name(relay, leg)}.head"
+    store = git.store(relay)
+    _keep_old(store, name, store.ref(name), head)
+    store.update_ref(name, head)
     tree.clean_to_head()
+    edits = f", and the work that was not committed under {found_name(relay, leg)}" if found else ""
+    return [f"HEAD stood at {head[:12]}, kept under {name}{edits}"]
+
+
+def store_found(relay: Relay, leg: Leg, tree: WorkTree) -> str | None:
+    """Keep what is found dirty before a leg under `<leg>.found`; None when there is nothing. Raises StoreUnavailable.
+
+    A leg may be started more than once: what an earlier attempt found there stays, under a name of its own.
+    """
+    name = found_name(relay, leg)
+    store = git.store(relay)
+    old = store.ref(name)
+    aside = _keep_old(store, name, old, "")
+    found = tree.store_wip(name, f"Found before leg {leg.number}")
+    if aside and store.ref(name) == old:
+        store.delete_ref(aside)
+    return found
+
+
+def found_name(relay: Relay, leg: Leg) -> str:
+    """The ref of what was found dirty before a leg."""
+    return f"{_name(relay, leg)}.found"
+
+
+def _name(relay: Relay, leg: Leg) -> str:
+    return f"refs/relay/wip/{relay.pk}/{leg.number}"
+
+
+def _keep_old(store: GitStore, name: str, old: str | None, new: str) -> str:
+    """Before a ref is pointed elsewhere: a second one at where it stood, "" where there was nothing to keep."""
+    if old is None or old == new:
+        return ""
+    aside = f"{name}.{old[:12]}"
+    store.update_ref(aside, old)
+    return aside
 
 
 def _drop_left_lock(tree: WorkTree) -> None:

@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 from django.conf import settings
 from django.core.serializers.json import DjangoJSONEncoder
 
-#: what json.dumps leaves as it is and a terminal may obey: C1 controls (one is CSI), DEL, marks of direction
-_UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+#: what json.dumps leaves as it is and a terminal may obey or not show: C1 controls (one is CSI), marks of direction
+_UNSEEN = re.compile("[\x7f-\x9f\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]")
 
 
 class Exit(IntEnum):
@@ -81,10 +81,14 @@ def emit(data: object, as_json: bool, text: str | Callable[[], str]) -> None:
     """The answer on stdout: `data` as one JSON line with --json, else `text` for a person."""
     if as_json:
         text_of = json.dumps(data, ensure_ascii=False, cls=DjangoJSONEncoder)
-        write(_UNSEEN.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text_of) + "\n")
+        write(_seen(text_of) + "\n")
     else:
         words = printable(text() if callable(text) else text)
         write(words + "\n" if words else "")
+
+
+def _seen(text: str) -> str:
+    return _UNSEEN.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
 
 
 def write(text: str) -> None:
@@ -93,8 +97,10 @@ def write(text: str) -> None:
 
 
 def write_bytes(content: bytes) -> None:
-    """Exactly these bytes to stdout."""
+    """Exactly these bytes to stdout; on a terminal, what it could obey is spelled as JSON spells it."""
     sys.stdout.flush()
+    if sys.stdout.isatty():
+        content = _seen(content.decode("utf-8", "replace")).encode()
     stream = getattr(sys.stdout, "buffer", None)
     if stream is None:  # a test's or an embedder's text stream
         sys.stdout.write(content.decode("utf-8", "replace"))

@@ -1,6 +1,7 @@
 """One module per aggregate; constraints and indexes, no behaviour beyond properties."""
 
 from relays.models.baton import Baton, Check, Verification
+from relays.models.counted import Counted
 from relays.models.evidence import Assumption, Call, CommandResult, Event, Fact, PageFault, Promotion
 from relays.models.gate import OPEN_GATES, Decision, GateEpisode, GateState
 from relays.models.ledger import LedgerRow
@@ -28,6 +29,7 @@ __all__ = [
     "Call",
     "Check",
     "CommandResult",
+    "Counted",
     "Decision",
     "DriverClaim",
     "Event",

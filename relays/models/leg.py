@@ -164,6 +164,11 @@ class Boundary(models.Model):
     def __str__(self) -> str:
         return f"{self.leg} boundary {self.number}"
 
+    @property
+    def advisory(self) -> bool:
+        """Its hold was recorded, in shadow or advise, and kept nobody."""
+        return bool(self.decision.get("would"))
+
 
 class WouldBe(models.Model):
     """A rotation that `shadow` or `advise` only recorded: the end that enforce would have judged, and its baton.

@@ -1,12 +1,14 @@
-"""Which approvals of a gate stand: those of its round that were given on what is shown now.
+"""Which decisions on a gate stand: approvals of its round given on what is shown now, and refusals not taken back.
 
 states.md, Gate episode: "`approved`: the Nth on the digest shown"; "new item (approvals lapse)".
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from relays.core.baton import read
-from relays.models import Baton, Decision, GateEpisode
+from relays.core.vocabulary import Ask
+from relays.models import Baton, Decision, GateEpisode, GateState
 
 
 def standing(
@@ -18,17 +20,49 @@ def standing(
     on what its change made of that, as long as the branch has not moved.
     """
     found: dict[int, Decision] = {}
-    for one in decisions:
+    rows = list(decisions)
+    carriers = {row.seq: row.detail.get("of") for row in rows if row.act != "approve"}
+    for one in rows:
         if one.act != "approve" or one.gate_id != gate.pk or one.detail.get("round", gate.round) != gate.round:
             continue
-        if one.seen == seen or (one.detail.get("tip") == tip and _wrote(one, baton)):
+        if one.seen == seen or (one.detail.get("tip") == tip and _wrote(one, carriers, baton)):
             found[one.actor_id] = one
     return found
 
 
-def _wrote(decision: Decision, baton: Baton | None) -> bool:
-    """Whether the baton is the one that this decision wrote: its mirror row is the last artifact."""
+def _wrote(decision: Decision, carriers: Mapping[int, Any], baton: Baton | None) -> bool:
+    """Whether the baton is the one that this decision wrote: its last artifact mirrors a change that it carried."""
     if baton is None or baton.why != "decision":
         return False
     carried = read(baton.text).baton
-    return bool(carried and carried.artifacts and str(carried.artifacts[-1].ref).endswith(f".p{decision.seq}"))
+    if carried is None or not carried.artifacts:
+        return False
+    last = str(carried.artifacts[-1].ref).rpartition(".p")[2]
+    return last.isdecimal() and carriers.get(int(last)) == decision.seq
+
+
+def standing_refusal(relay_id: str) -> GateEpisode | None:
+    """An episode that was refused or expired: while it stands, the relay stays parked.
+
+    "Refuse leaves it parked with stop / new objective / reopen": it stands until it is reopened, or where the refusal
+    stated a new objective, or said with a next action what a goal in prose still lacks. At most three queries.
+    """
+    mine = GateEpisode.objects.filter(relay_id=relay_id)
+    reopened = mine.filter(reopened_from__isnull=False).values("reopened_from")
+    closed = list(
+        mine.filter(state__in=[GateState.REFUSED, GateState.EXPIRED])
+        .exclude(pk__in=reopened)
+        .order_by("-opened_at", "-pk")
+    )
+    if not closed:
+        return None
+    rows = Decision.objects.filter(gate__in=closed, act__in=("refuse", "objective", "next_action")).order_by("seq")
+    prose = {gate.pk for gate in closed if gate.token == Ask.DONE_UNCONFIRMED}
+    refusals: dict[int, int] = {}
+    further: set[int] = set()
+    for gate_id, act, seq, detail in rows.values_list("gate_id", "act", "seq", "detail"):
+        if act == "refuse":
+            refusals[seq] = gate_id
+        elif refusals.get(detail.get("of")) == gate_id and (act == "objective" or gate_id in prose):
+            further.add(gate_id)
+    return next((gate for gate in closed if gate.pk not in further), None)

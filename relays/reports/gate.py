@@ -133,6 +133,17 @@ class GatePage:
     shown: Shown
     needs_limit: bool
     host_lost: bool
+    carried_objective: str  # what the current baton carries, "" where there is none
+
+    @property
+    def confirms(self) -> bool:
+        """Approving says that a goal in prose is reached: the relay is done, no leg follows."""
+        return self.gate.token == Ask.DONE_UNCONFIRMED
+
+    @property
+    def drift(self) -> bool:
+        """The objective that the baton carries is not the relay's own: approving says which one stands."""
+        return self.gate.token == Ask.OBJECTIVE_DRIFT
 
     @property
     def open(self) -> bool:
@@ -153,7 +164,7 @@ class GatePage:
 
 def store(relay: Relay) -> GitStore:
     """The relay's repository, read through our own; raises StoreUnavailable."""
-    return GitStore(Path(relay.git_dir), Path(settings.RELAY_VAR) / "shield")
+    return GitStore(Path(relay.git_dir), Path(settings.RELAY_VAR) / "shield", exact=True)
 
 
 def branch_tip(relay: Relay) -> tuple[str, str]:
@@ -262,6 +273,7 @@ def gate_page(gate: GateEpisode, now: datetime, tip: str, problem: str = "") -> 
         decisions=tuple(decisions), have=_approvals(gate, decisions, digest, tip, baton), need=_wanted(relay),
         others=_others(gate), steps=steps, ended=ended, shown=Shown(baton, verification, tip, problem, digest),
         needs_limit=gate.token in _NEEDS_LIMIT, host_lost=bool(leg and leg.cause == Cause.HOST_LOST),
+        carried_objective=carried.objective.text if carried else "",
     )  # fmt: skip
 
 
@@ -291,7 +303,15 @@ def _fixed(fact: Fact) -> Loose:
     judged = externalize.gate([bearing], answers, statement_required=False, statement_holds=True)
     fix = judged.culprits[0].fix if judged.culprits else ""
     evidence = fact.evidence or judged.facts[0][2]
-    return Loose(fact.label, fact.kind.replace("_", " "), fact.backing, fact.verdict or "not yet", evidence, fix)
+    words = externalize.DETECTED.get(fact.durability, "detected") if source == "detected" else fact.kind
+    return Loose(
+        fact.label,
+        words.replace("_", " "),
+        fact.backing,
+        fact.verdict or ("refused" if fact.evidence else "not yet"),
+        evidence,
+        fix,
+    )
 
 
 def _recorded(leg: Leg | None) -> dict[str, Any]:

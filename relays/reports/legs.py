@@ -11,12 +11,15 @@ from typing import Any
 
 from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 
+from relays.core import externalize
+from relays.core.coverage import Coverage
 from relays.core.vocabulary import Category, Token, token
 from relays.models import LIVE_STATES, Boundary, Call, Fact, Leg, Relay, ResetTransaction, Tombstone
+from relays.reports import seed
+from relays.reports.made import FACTS, progress_groups, words
 
 SHOWN = 50
 TURNS = 50
-FACTS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,8 @@ class LegRow:
     verified: int | None
     dangling: int | None
     unknown: int | None
+    made: int | None
+    reached: int | None
     progress: int | None
     issues: int | None
     commits: int | None
@@ -90,6 +95,11 @@ class LegRow:
         return "" if self.pointers is None else f"{self.verified}/{self.pointers}"
 
     @property
+    def coverage(self) -> Coverage | None:
+        """What of the leg its successor reaches; None before the next reload."""
+        return None if self.made is None or self.reached is None else Coverage(self.made, self.reached)
+
+    @property
     def hold_count(self) -> int:
         return sum(held.count for held in self.holds)
 
@@ -117,6 +127,8 @@ class Totals:
     dangling: int
     unknown: int
     judged: int
+    made: int
+    reached: int
     progress: int
     spend: Decimal
     unpriced: int
@@ -179,7 +191,8 @@ def row(leg: Leg, holds: tuple[Held, ...], now: datetime) -> LegRow:
         seconds=max(0.0, (until - leg.started_at).total_seconds()) if leg.started_at and until else None,
         turns=leg.turns,
         verified=leg.fidelity_verified, dangling=leg.fidelity_dangling, unknown=leg.fidelity_unknown,
-        progress=leg.progress, issues=_many(detail, "issues", judged), commits=_many(detail, "commits", judged),
+        made=leg.coverage_made, reached=leg.coverage_reached, progress=leg.progress,
+        issues=_many(detail, "issues", judged), commits=_many(detail, "commits", judged),
         spend=leg.spend, unpriced=leg.unpriced_calls, calls=leg.calls, scripted=leg.scripted,
         start_error=leg.start_error,
     )  # fmt: skip
@@ -190,7 +203,8 @@ def totals(relay: Relay) -> Totals:
     found = Leg.objects.filter(relay=relay).aggregate(
         legs=Count("id", filter=~Q(state="void") & Q(started_at__isnull=False)),
         turns=Sum("turns"), verified=Sum("fidelity_verified"), dangling=Sum("fidelity_dangling"),
-        unknown=Sum("fidelity_unknown"), judged=Count("fidelity_verified"), progress=Sum("progress"),
+        unknown=Sum("fidelity_unknown"), judged=Count("fidelity_verified"), made=Sum("coverage_made"),
+        reached=Sum("coverage_reached"), progress=Sum("progress"),
         spend=Sum("spend"), unpriced=Sum("unpriced_calls"), calls=Sum("calls"), peak=Max("peak_tokens"),
     )  # fmt: skip
     numbers = {key: value or 0 for key, value in found.items() if key != "spend"}
@@ -218,8 +232,8 @@ def table_csv(relay: Relay, now: datetime) -> Iterable[tuple[object, ...]]:
     """One row per leg, oldest first; the first row names the columns."""
     yield (
         "leg", "state", "tombstone", "cause", "hold", "holds", "started", "ended", "turns", "peak tokens",
-        "mark tokens",
-        "ceiling tokens", "verified", "dangling", "unknown", "progress", "issues", "commits", "money", "unpriced calls",
+        "mark tokens", "ceiling tokens", "verified", "dangling", "unknown", "progress", "issues", "commits", "money",
+        "unpriced calls", "made", "reached",
     )  # fmt: skip
     held = holds_by_leg(Leg.objects.filter(relay=relay))
     for leg in Leg.objects.filter(relay=relay).order_by("number").iterator():
@@ -228,7 +242,7 @@ def table_csv(relay: Relay, now: datetime) -> Iterable[tuple[object, ...]]:
             line.number, line.state, line.reason, line.cause, line.hold,
             " ".join(f"{held.token}x{held.count}" for held in line.holds), line.started_at, line.ended_at, line.turns,
             line.peak, line.mark, line.ceiling, line.verified, line.dangling, line.unknown, line.progress, line.issues,
-            line.commits, line.spend if line.priced else None, line.unpriced,
+            line.commits, line.spend if line.priced else None, line.unpriced, line.made, line.reached,
         )  # fmt: skip
 
 
@@ -255,6 +269,20 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
+class FactLine:
+    """A fact as the page shows it; `named` is the class of a declared one, what was seen of a detected one."""
+
+    fact: Fact
+    named: str
+
+
+def _fact_line(fact: Fact) -> FactLine:
+    if fact.kind == Fact.Kind.DETECTED:
+        return FactLine(fact, externalize.DETECTED.get(fact.durability, "a trace that could not be read"))
+    return FactLine(fact, fact.durability)
+
+
+@dataclass(frozen=True, slots=True)
 class LegPage:
     """Everything of one leg. `page` counts from 1."""
 
@@ -267,62 +295,18 @@ class LegPage:
     lone: tuple[Boundary, ...]
     page: int
     pages: int
-    facts: tuple[Fact, ...]
+    facts: tuple[FactLine, ...]
     facts_cut: bool
     tombstone: Tombstone | None
     assessment: tuple[tuple[str, str], ...]
     reset: ResetTransaction | None
+    seed: seed.Seeded | None
     progress: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
     has_baton: bool
 
 
-PROGRESS_GROUPS = (
-    ("commits", "commits in the region"),
-    ("issues", "issues closed"),
-    ("ledger", "ledger rows that resolve"),
-    ("foreign", "foreign commits"),
-    ("outside", "outside the region: a finding, not progress"),
-    ("empty", "empty commits"),
-    ("repeated", "seen before"),
-)
-
-
-def _entry(item: Any) -> tuple[str, str]:
-    """A recorded thing as (reference, one line about it), whatever form the record has."""
-    if isinstance(item, Mapping):
-        ref = next(
-            (str(item[key]) for key in ("sha", "ref", "id", "number", "path") if item.get(key) not in (None, "")), ""
-        )
-        if "patch_id" in item:
-            paths = item["paths"]
-            size = f"+{item['added']} −{item['deleted']}, {paths} path{'' if paths == 1 else 's'}"
-            return ref, f"{item['subject']} ({size})"
-        rest = {key: value for key, value in item.items() if str(value) != ref and value not in (None, "", [], {})}
-        return ref, "; ".join(f"{key} {_words(value)}" for key, value in rest.items())
-    if isinstance(item, list | tuple):
-        return (str(item[0]) if item else "", ", ".join(str(part) for part in item[1:]))
-    return str(item), ""
-
-
-def _words(value: Any) -> str:
-    if isinstance(value, list | tuple):
-        more = f" and {len(value) - 5} more" if len(value) > 5 else ""
-        return ", ".join(str(part) for part in value[:5]) + more
-    return str(value)
-
-
-def progress_groups(detail: Mapping[str, Any]) -> tuple[tuple[str, tuple[tuple[str, str], ...]], ...]:
-    """What the driver counted, by kind: (words, ((reference, line), …)); kinds without a record are left out."""
-    groups = []
-    for key, words in PROGRESS_GROUPS:
-        items = detail.get(key)
-        if isinstance(items, list) and items:
-            groups.append((words, tuple(_entry(item) for item in items[:FACTS])))
-    return tuple(groups)
-
-
 def leg_page(relay: Relay, number: int, now: datetime, page: int = 1) -> LegPage | None:
-    """The leg, or None where the relay has no leg of that number. Eight queries whatever its size."""
+    """The leg, or None where the relay has no leg of that number. Nine queries whatever its size."""
     leg = Leg.objects.filter(relay=relay, number=number).select_related("tombstone").first()
     if leg is None:
         return None
@@ -334,12 +318,14 @@ def leg_page(relay: Relay, number: int, now: datetime, page: int = 1) -> LegPage
     around = Leg.objects.filter(relay=relay, number__in=(number - 1, number + 1)).values_list("number", flat=True)
     near = set(around)
     turns, lone = _turns(leg, low, high)
+    rotation = ResetTransaction.objects.filter(new_leg=leg).select_related("old_leg", "new_leg").first()
     return LegPage(
         relay=relay, leg=leg, row=row(leg, holds_by_leg([leg.pk]).get(leg.pk, ()), now),
         previous=number - 1 if number - 1 in near else None, next=number + 1 if number + 1 in near else None,
-        turns=turns, lone=lone, page=page, pages=pages, facts=tuple(facts[:FACTS]), facts_cut=len(facts) > FACTS,
+        turns=turns, lone=lone, page=page, pages=pages, facts=tuple(map(_fact_line, facts[:FACTS])),
+        facts_cut=len(facts) > FACTS,
         tombstone=tombstone, assessment=_assessment(tombstone),
-        reset=ResetTransaction.objects.filter(new_leg=leg).select_related("old_leg").first(),
+        reset=rotation, seed=seed.of(rotation) if rotation else None,
         progress=progress_groups(leg.progress_detail or {}), has_baton=leg.batons.exists(),
     )  # fmt: skip
 
@@ -383,5 +369,5 @@ def _plain(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_plain(part)}" for key, part in value.items()) or "none"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return _words(list(value)) or "none"
+        return words(list(value)) or "none"
     return str(value)

@@ -19,6 +19,7 @@ from relays.models import (
     OPEN_GATES,
     Baton,
     Boundary,
+    Counted,
     Decision,
     GateEpisode,
     GateState,
@@ -29,6 +30,7 @@ from relays.models import (
     RelayStatus,
     Verification,
 )
+from relays.reports import approvals
 from relays.reports.gate import headline
 from relays.reports.legs import totals
 
@@ -42,6 +44,33 @@ def rules_of(relay: Relay) -> policy.Policy:
         return policy.from_snapshot(relay.policy)
     except policy.PolicyError:
         return policy.build({}, None, {})
+
+
+#: axis of the envelope -> how people call it
+AXES = {
+    "spend": "money",
+    "turns": "turns",
+    "output_tokens": "output tokens",
+    "wall": "running time",
+    "legs": "legs",
+    "queries": "questions",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Low:
+    """An axis of the envelope of which less than a fifth is left."""
+
+    axis: budget.AxisLeft
+    words: str
+
+
+def warned(relay: Relay) -> tuple[Low, ...]:
+    """ "One warning when an axis first falls under a fifth": those that were warned of and are low still. No query."""
+    if not relay.warned_axes or relay.final:
+        return ()
+    axes = budget.left(rules_of(relay).envelope, relay.spent)
+    return tuple(Low(axis, AXES[axis.axis]) for axis in axes if axis.low and axis.axis in relay.warned_axes)
 
 
 # ---- head ---------------------------------------------------------------------------------------------------------
@@ -81,6 +110,7 @@ class Head:
     latest: Leg | None
     baton_leg: int | None
     finished: Finished | None
+    warnings: tuple[Low, ...] = ()
 
 
 def head(relay: Relay) -> Head:
@@ -94,20 +124,13 @@ def head(relay: Relay) -> Head:
         relay=relay,
         loud=_loud(relay, waiting[0], len(waiting) - 1) if waiting else None,
         on_its_way=next((gate for gate in gates if gate.state != GateState.WAITING), None),
-        closed=_closed(relay) if relay.status == RelayStatus.PARKED and not gates else None,
+        closed=approvals.standing_refusal(relay.pk) if relay.status == RelayStatus.PARKED and not gates else None,
         live=latest if latest and latest.state in LIVE_STATES else None,
         latest=latest,
         baton_leg=current_baton_leg(relay),
         finished=_finished(relay) if relay.status == RelayStatus.DONE else None,
+        warnings=warned(relay),
     )
-
-
-def _closed(relay: Relay) -> GateEpisode | None:
-    """The gate that was refused or expired and not reopened: while it stands, the relay cannot resume."""
-    mine = GateEpisode.objects.filter(relay=relay)
-    reopened = mine.filter(reopened_from__isnull=False).values("reopened_from")
-    refused = mine.filter(state__in=[GateState.REFUSED, GateState.EXPIRED])
-    return refused.exclude(pk__in=reopened).order_by("-opened_at", "-pk").first()
 
 
 def current_baton_leg(relay: Relay) -> int | None:
@@ -125,9 +148,7 @@ def _loud(relay: Relay, gate: GateEpisode, others: int) -> Loud:
 
 
 def _finished(relay: Relay) -> Finished:
-    made = 0
-    for detail in Leg.objects.filter(relay=relay, progress__isnull=False).values_list("progress_detail", flat=True):
-        made += len((detail or {}).get("commits") or ())
+    made = Counted.objects.filter(relay=relay, kind=Counted.Kind.COMMIT, counts=True).count()
     return Finished(relay.branch, made, f"git -C {shlex.quote(relay.repo)} merge --no-ff {shlex.quote(relay.branch)}")
 
 

@@ -17,6 +17,7 @@ from django.db.models.functions import Coalesce, NullIf
 from relays.core.fidelity import Score, score_of
 from relays.core.vocabulary import Ask, Reason, StopReason
 from relays.models import FINAL_STATUSES, LIVE_STATES, OPEN_GATES, Call, GateEpisode, Leg, LegState, Relay, RelayStatus
+from relays.reports.relay import Low, warned
 
 PAGE = 50
 SPARK_CALLS = 60
@@ -85,6 +86,7 @@ class RelayRow:
     spend: Decimal
     unpriced: int
     scripted: bool
+    low: tuple[Low, ...]  # axes of the envelope under a fifth
     started_at: datetime
     last_data_at: datetime | None
 
@@ -293,6 +295,7 @@ def _row(relay: Relay, legs: Sequence[Leg], points: tuple[int, ...], fidelity: S
         spend=relay.spend_used,
         unpriced=relay.unpriced_calls,
         scripted=any(leg.scripted for leg in legs),
+        low=warned(relay),
         started_at=relay.created_at,
         last_data_at=relay.last_data_at,
     )

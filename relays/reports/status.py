@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db.models import Count, OuterRef, Q, Subquery
 
-from relays.core import budget, fidelity, flatness, readout, reset, residency, verdicts
+from relays.core import budget, coverage, fidelity, flatness, readout, reset, residency, verdicts
 from relays.core.baton import read
 from relays.core.objective import Reconciliation, reconcile
 from relays.core.usage import Buckets, Warmth, warmth
@@ -23,6 +23,7 @@ from relays.models import (
     Assumption,
     Baton,
     Call,
+    Counted,
     Decision,
     GateEpisode,
     Leg,
@@ -30,11 +31,13 @@ from relays.models import (
     PageFault,
     Promotion,
     Relay,
+    RelayStatus,
     ResetTransaction,
 )
+from relays.reports import advisory, seed
 from relays.reports.gate import branch_tip, seen_digests
 from relays.reports.legs import Held, holds_by_leg
-from relays.reports.relay import rules_of
+from relays.reports.relay import rules_of, warned
 
 CURRENCY = "USD"
 NOT_BUILT = VerdictLine("not yet", "needs the cost model of a later version", {})
@@ -54,15 +57,17 @@ def amount(money: Decimal) -> str:
 
 # ---- verdicts -----------------------------------------------------------------------------------------------------
 
-#: what the verdicts read of a leg: roll-ups and what the driver counted
+#: what the verdicts read of a leg: its roll-ups only
 _OF_A_LEG = (
     "number", "state", "peak_tokens", "ceiling_tokens", "window_tokens", "largest_result", "armed", "progress",
-    "progress_detail", "fidelity_verified", "fidelity_dangling", "fidelity_unknown", "tool_calls", "tool_errors",
+    "fidelity_verified", "fidelity_dangling", "fidelity_unknown", "coverage_made", "coverage_reached", "tool_calls",
+    "tool_errors", "fullness",
 )  # fmt: skip
+LISTED = 100  # foreign commits, and commits of two legs, that a verdict names; their numbers are exact
 
 
 def verdict_lines(relay: Relay, legs: Iterable[Mapping[str, Any]] | None = None) -> dict[str, VerdictLine]:
-    """The seven computed verdicts in their order, each with its numbers. At most three queries."""
+    """The computed verdicts in their order, each with its numbers. At most seven queries."""
     rows = (
         list(legs) if legs is not None else list(Leg.objects.filter(relay=relay).order_by("number").values(*_OF_A_LEG))
     )
@@ -72,8 +77,11 @@ def verdict_lines(relay: Relay, legs: Iterable[Mapping[str, Any]] | None = None)
         for row in rows
         if row["fidelity_verified"] is not None
     ]
-    made = {row["number"]: _shas(row["progress_detail"], "made") for row in rows if row["progress"] is not None}
-    foreign = {sha for row in rows for sha in _shas(row["progress_detail"], "foreign")}
+    covered = [
+        coverage.Coverage(row["coverage_made"], row["coverage_reached"] or 0)
+        for row in rows
+        if row["coverage_made"] is not None
+    ]
     peaks = [
         flatness.LegPeak(
             number=row["number"], peak=row["peak_tokens"], ceiling=row["ceiling_tokens"], window=row["window_tokens"],
@@ -84,17 +92,41 @@ def verdict_lines(relay: Relay, legs: Iterable[Mapping[str, Any]] | None = None)
     return {
         "flat": flatness.flat(peaks),
         "fidelity": fidelity.over_legs(judged),
-        "attribution": verdicts.attribution(made, foreign),
+        "coverage": coverage.over_legs(covered),
+        "attribution": _attribution(relay, sum(row["progress"] is not None for row in rows)),
         "objective": _objective(relay),
-        "rot": verdicts.rot([verdicts.LegErrors(row["number"], row["tool_calls"], row["tool_errors"]) for row in run]),
+        "rot": verdicts.rot(
+            [
+                verdicts.LegErrors(row["number"], row["tool_calls"], row["tool_errors"], _tenths(row["fullness"]))
+                for row in run
+            ]
+        ),
         "faithful": NOT_BUILT,
         "cheaper": NOT_BUILT,
     }
 
 
-def _shas(detail: Any, key: str) -> list[str]:
-    items = detail.get(key) if isinstance(detail, Mapping) else None
-    return [str(item["sha"] if isinstance(item, Mapping) and "sha" in item else item) for item in items or ()]
+def _tenths(stored: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, int]]:
+    return {int(tenth): (counts[0], counts[1]) for tenth, counts in stored.items()}
+
+
+def _attribution(relay: Relay, legs: int) -> VerdictLine:
+    """From the rows that each leg left, whatever their number: no leg's own record is read."""
+    mine = Counted.objects.filter(relay=relay)
+    asked = mine.filter(kind__in=(Counted.Kind.COMMIT, Counted.Kind.FOREIGN))
+    of_kind = dict(asked.order_by().values_list("kind").annotate(n=Count("value", distinct=True)))
+    twice = list(mine.filter(shared=True).values_list("value", flat=True)[:LISTED])
+    shared: dict[str, list[int]] = {}
+    for sha, number in mine.filter(kind=Counted.Kind.COMMIT, value__in=twice).values_list("value", "leg__number"):
+        shared.setdefault(sha, []).append(number)
+    foreign = mine.filter(kind=Counted.Kind.FOREIGN).order_by("-id").values_list("value", flat=True)[:LISTED]
+    return verdicts.attribution(
+        legs,
+        of_kind.get(Counted.Kind.COMMIT, 0),
+        shared,
+        list(foreign),
+        of_kind.get(Counted.Kind.FOREIGN, 0),
+    )
 
 
 def _objective(relay: Relay) -> VerdictLine:
@@ -115,19 +147,18 @@ def _objective(relay: Relay) -> VerdictLine:
 
 
 def operator_readout(relay: Relay) -> readout.Readout:
-    """The seven lines, each from stored records; a line without a record reads `not yet`. At most nine queries."""
+    """The seven lines, each from stored records; a line without a record reads `not yet`. At most ten queries."""
     newest = Leg.objects.filter(relay=relay, started_at__isnull=False).order_by("-number").first()
     current = Baton.objects.filter(relay=relay, current=True).first()
-    last = ResetTransaction.objects.filter(old_leg__relay=relay).order_by("-id").first()
+    last = ResetTransaction.objects.filter(old_leg__relay=relay).select_related("new_leg").order_by("-id").first()
+    seeded = seed.of(last) if last else None
     return readout.build(
         objective=_reconciled(relay, current),
         budget=_left(relay, newest),
         resident=_resident(relay, newest, last),
         assumptions=_assumptions(relay),
-        reset=readout.ResetLine(
-            last.old_trace, last.new_trace, last.seed_digest, reset.omitted_total(last.omitted or ())
-        )
-        if last
+        reset=readout.ResetLine(last.old_trace, last.new_trace, seeded.digest, reset.omitted_total(last.omitted or ()))
+        if last and seeded
         else None,
         memory=_memory(relay),
         cache=_cache(newest),
@@ -203,8 +234,9 @@ def _cache(newest: Leg | None) -> Warmth | None:
 def status(relay_id: str) -> dict[str, Any]:
     """The whole of a relay in the shape of interface.md; Relay.DoesNotExist where there is none by that name.
 
-    Money is a decimal string, times are ISO 8601 UTC; `null` = no record yet. A constant number of queries; the branch
-    tip is read where a gate is open, because the digest of what is shown needs it.
+    Money is a decimal string, times are ISO 8601 UTC; `null` = no record yet. `warnings`: axes of the envelope under a
+    fifth; `left` null = unknown, `wall` in seconds. A constant number of queries; the branch tip is read where a gate
+    is open, because the digest of what is shown needs it.
     """
     relay = Relay.objects.get(pk=relay_id)
     legs = list(Leg.objects.filter(relay=relay).select_related("tombstone").order_by("number"))
@@ -221,8 +253,13 @@ def status(relay_id: str) -> dict[str, Any]:
         "verdicts": {name: line.verdict for name, line in lines.items()},
         "readout": readout.as_mapping(operator_readout(relay)),
         "why": relay.status_why,
+        "watch": relay.watch,
+        "idle_looks": relay.idle_looks if relay.status == RelayStatus.IDLE else None,
         "next_at": moment(relay.next_at),
         "progress": relay.progress_total,
+        "warnings": [{"axis": low.axis.axis, **low.axis.plain} for low in warned(relay)],
+        "findings": list(relay.findings),
+        "advisory": advisory.as_mapping(advisory.advice(relay)),
         "verdict_details": {name: {"what": line.what, "numbers": line.numbers} for name, line in lines.items()},
     }
 
@@ -256,10 +293,19 @@ def _leg(leg: Leg, held: Sequence[Held]) -> dict[str, Any]:
         "progress": leg.progress,
         "holds": [one.token for one in held],
         "cost": {"total": amount(leg.spend), "currency": CURRENCY, "unpriced_calls": leg.unpriced_calls},
+        "coverage": _coverage(leg),
         "advisory": leg.advisory,
         "scripted": leg.scripted,
         "start_error": leg.start_error or None,
     }
+
+
+def _coverage(leg: Leg) -> dict[str, Any]:
+    """All `null` before the successor has read the baton; `score` is `null` too where the leg made nothing."""
+    if leg.coverage_made is None or leg.coverage_reached is None:
+        return {"made": None, "reached": None, "score": None}
+    found = coverage.Coverage(leg.coverage_made, leg.coverage_reached)
+    return {"made": found.made, "reached": found.reached, "score": found.score}
 
 
 def _gates(relay: Relay, gates: Sequence[GateEpisode]) -> list[dict[str, Any]]:

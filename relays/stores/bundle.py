@@ -5,6 +5,7 @@ witness can check." A store that cannot answer gives `unknown` with its evidence
 """
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -56,6 +57,11 @@ class Stores:
             raise StoreUnavailable("the branch does not exist")
         return self._tip
 
+    @property
+    def branch_gone(self) -> bool:
+        """The repository answered that there is no such branch."""
+        return self._tip is None
+
     # pointers -----------------------------------------------------------------------------------------------------
 
     def resolve(self, pointers: Iterable[Pointer]) -> dict[Pointer, Answer]:
@@ -79,21 +85,32 @@ class Stores:
             case Kind.ISSUE:
                 return self.issues.resolve
             case Kind.MEMORY:
-                return MemoryStore(self.memory_root()).resolve
+                return lambda refs: MemoryStore(self.memory_root(), self._memory_within()).resolve(refs)
             case Kind.LEDGER:
                 return LedgerStore(self.git, self._tip).resolve
             case Kind.FILE:
                 return FileStore(self.git, self._tip).resolve
 
     def memory_root(self) -> Path | None:
-        """The folder of memory slugs, absolute; None where a relative one has no work tree to lie in."""
+        """The folder of memory slugs, absolute; None where a relative one has no work tree to lie in.
+
+        Raises StoreUnavailable where that work tree is gone.
+        """
         if not self._memory_root:
             return None
         root = Path(self._memory_root)
         if root.is_absolute():
             return root
         base = self._work_tree or self._known_work_tree()
+        if base is not None and not base.is_dir():
+            # what lay in it may be tracked and come back with it: its absence denies nothing
+            raise StoreUnavailable("the work tree is gone, and the memory folder with it", where=str(base))
         return None if base is None else Path(os.path.normpath(base / root))
+
+    def _memory_within(self) -> Path | None:
+        """The work tree that a relative memory folder must stay in, whatever links lie on the way."""
+        relative = bool(self._memory_root) and not Path(self._memory_root or "").is_absolute()
+        return (self._work_tree or self._known_work_tree()) if relative else None
 
     def _known_work_tree(self) -> Path | None:
         kept = Relay.objects.filter(pk=self.relay_id).values_list("worktree", flat=True).first()
@@ -108,12 +125,18 @@ class Stores:
         name = f"{WIP}/{self.relay_id}/{leg}"
         try:
             kept = self.git.ref(name)
+            kind = self.git.types([sha])[sha] if kept == sha else None
         except StoreUnavailable as error:
             return Answer(Verdict.UNKNOWN, error.evidence)
         if kept is None:
             return Answer(Verdict.DANGLING, f"{name} does not exist")
         if kept != sha:
             return Answer(Verdict.DANGLING, f"{name} is {kept[:12]}")
+        if kind is None:
+            # no git takes an object away that a ref names: this store has lost it, and can deny nothing
+            return Answer(Verdict.UNKNOWN, f"{name} names an object that this repository has lost")
+        if kind != "commit":
+            return Answer(Verdict.DANGLING, f"{name} names a {kind}")
         return Answer(Verdict.VERIFIED, f"the commit under {name}")
 
     def answers(self, baton: Baton) -> dict[str, Answer]:
@@ -172,8 +195,15 @@ class Stores:
             rows = rows.filter(leg__number__gte=since_leg)
         ids = tuple(rows.values_list("pk", flat=True))
         if not ids and not Relay.objects.filter(pk=self.relay_id).exists():
-            ids = tuple(str(row["id"]) for row in self.git.read_ledger_ref(self.relay_id) or ())
+            travelled = (str(row["id"]) for row in self.git.read_ledger_ref(self.relay_id) or ())
+            ids = tuple(row for row in travelled if _leg_of(row) >= since_leg)
         return Reread(self.git.shas_between(cursor, tip), tuple(f"#{number}" for number in changed), ids)
+
+
+def _leg_of(row_id: str) -> int:
+    """The leg of a ledger row, which its id tells; one that tells none is read anew each time."""
+    number = row_id.split(".")[-2] if row_id.count(".") >= 2 else ""
+    return int(number) if number.isdecimal() and number.isascii() and len(number) < 12 else sys.maxsize
 
 
 def _truth(clause: Clause, answer: Answer) -> tuple[Truth, str]:

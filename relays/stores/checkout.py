@@ -6,14 +6,19 @@ checkout of the tip": an own small repository that borrows the target's objects 
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from relays.stores import ownconfig
 from relays.stores.base import StoreUnavailable
 from relays.stores.git import GitStore
 from relays.stores.gitrun import need_branch, need_sha, run
 
 _LONG: Final = 300.0  # seconds; a whole tree is written
+_FILLING: Final = "Relaysite has not filled it yet"
 
 
 def add_worktree(repo: GitStore, path: Path, branch: str, start_sha: str) -> None:
@@ -27,14 +32,16 @@ def add_worktree(repo: GitStore, path: Path, branch: str, start_sha: str) -> Non
     path = path.absolute()
     listed = _listed(repo)
     real = Path(os.path.realpath(path))
-    if listed.get(real) == branch and (path / ".git").is_file():
-        _keep_reflog(repo, path)
+    if real in listed and listed[real].branch == branch and (path / ".git").is_file():
+        if listed[real].lock == _FILLING:
+            _fill_worktree(repo, path)
+        _keep_reflog(path)
         return
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise StoreUnavailable(
             "the folder for the work tree is taken by something else", where=str(path), fix="move it away"
         )
-    elsewhere = next((place for place, held in listed.items() if held == branch and place != real), None)
+    elsewhere = next((place for place, held in listed.items() if held.branch == branch and place != real), None)
     if elsewhere is not None:
         raise StoreUnavailable(
             f"branch {branch} is checked out elsewhere",
@@ -46,9 +53,20 @@ def add_worktree(repo: GitStore, path: Path, branch: str, start_sha: str) -> Non
     new = (
         [str(path), branch] if repo.ref(f"refs/heads/{branch}") else ["--no-track", "-b", branch, str(path), start_sha]
     )
-    args = ["worktree", "add", "-q", *again, *new]
-    run(args, cwd=repo.git_dir, env=_no_local_filters(repo), user_config=True, timeout=_LONG)
-    _keep_reflog(repo, path)
+    if real in listed and listed[real].lock == _FILLING:
+        run(["--work-tree=.", "worktree", "unlock", str(real)], cwd=repo.git_dir, user_config=True)
+    # nothing is written into it by git itself, which would obey the repository's config; the lock says that it is empty
+    args = ["--work-tree=.", "worktree", "add", "-q", "--no-checkout", "--lock", "--reason", _FILLING, *again, *new]
+    run(args, cwd=repo.git_dir, user_config=True)
+    _fill_worktree(repo, path)
+    _keep_reflog(path)
+
+
+def _fill_worktree(repo: GitStore, path: Path) -> None:
+    """Write the files of its branch into a new work tree, then take the lock away that says it has none yet."""
+    with _own_config(repo, _own_git_dir(path)) as env:
+        run([f"--work-tree={path}", "reset", "-q", "--hard"], cwd=path, env=env, user_config=True, timeout=_LONG)
+    run(["--work-tree=.", "worktree", "unlock", str(path)], cwd=repo.git_dir, user_config=True)
 
 
 def switch_worktree(repo: GitStore, path: Path, branch: str, start_sha: str) -> None:
@@ -60,53 +78,67 @@ def switch_worktree(repo: GitStore, path: Path, branch: str, start_sha: str) -> 
     if Path(os.path.realpath(path)) not in _listed(repo):
         raise StoreUnavailable("the folder is no work tree of this repository", where=str(path), fix="move it away")
     new = [branch] if repo.ref(f"refs/heads/{branch}") else ["--no-track", "-b", branch, need_sha(start_sha)]
-    args = ["checkout", "-q", "--no-guess", *new, "--"]
-    run(args, cwd=path, env=_no_local_filters(repo), user_config=True, timeout=_LONG)
+    args = [f"--work-tree={path}", "checkout", "-q", "--no-guess", *new, "--"]
+    with _own_config(repo, _own_git_dir(path)) as env:
+        run(args, cwd=path, env=env, user_config=True, timeout=_LONG)
 
 
-def _listed(repo: GitStore) -> dict[Path, str]:
-    """Place of every work tree -> its branch, "" when detached."""
-    out = run(["worktree", "list", "--porcelain", "-z"], cwd=repo.git_dir).out
-    found: dict[Path, str] = {}
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """A work tree as git lists it. `branch`: "" when detached. `lock`: why it is locked, "" when it is not."""
+
+    branch: str
+    lock: str
+
+
+def _listed(repo: GitStore) -> dict[Path, _Listed]:
+    """Place of every work tree -> what git says of it."""
+    out = run(["--work-tree=.", "worktree", "list", "--porcelain", "-z"], cwd=repo.git_dir).out
+    found: dict[Path, _Listed] = {}
     for block in os.fsdecode(out).split("\0\0"):
         lines = dict(line.partition(" ")[::2] for line in block.split("\0") if line)
         if "worktree" in lines and "bare" not in lines:
             branch = lines.get("branch", "").removeprefix("refs/heads/")
-            found[Path(os.path.realpath(lines["worktree"]))] = branch
+            found[Path(os.path.realpath(lines["worktree"]))] = _Listed(branch, lines.get("locked", ""))
     return found
 
 
-def _no_local_filters(repo: GitStore) -> dict[str, str]:
-    """Settings that switch off every filter named in the repository's config; the user's own ones are left alone."""
-    args = ["config", "--show-scope", "-z", "--name-only", "--get-regexp", r"^filter\..*"]
-    tokens = iter(os.fsdecode(run(args, cwd=repo.git_dir, ok=(0, 1), user_config=True).out).split("\0"))
-    names = [next(tokens, "") for scope in tokens if scope in {"local", "worktree"}]
-    drivers = sorted({name.removeprefix("filter.").rpartition(".")[0] for name in names})
-    pairs = [
-        (f"filter.{driver}.{key}", "false" if key == "required" else "")
-        for driver in drivers
-        for key in ("smudge", "clean", "process", "required")
-    ]
-    env = {"GIT_CONFIG_COUNT": str(len(pairs))}
-    for number, (key, value) in enumerate(pairs):
-        env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return env
+@contextmanager
+def _own_config(repo: GitStore, git_dir: Path) -> Iterator[dict[str, str]]:
+    """The environment in which no filter of the repository's config runs; the user's own ones are left alone."""
+    config = ownconfig.harmless(ownconfig.settings(repo.git_dir, git_dir))
+    with ownconfig.instead(git_dir, repo.git_dir, config) as env:
+        yield env
 
 
-def _keep_reflog(repo: GitStore, path: Path) -> None:
+def _keep_reflog(path: Path) -> None:
     """Progress is read from HEAD's reflog; git appends to one that exists, whatever core.logAllRefUpdates says."""
+    log = _own_git_dir(path) / "logs" / "HEAD"
+    if os.path.lexists(log):
+        return  # what lies there is judged by whoever reads it
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.touch()
+    except OSError as error:
+        raise StoreUnavailable(f"the reflog cannot be made: {error.strerror}", where=str(log)) from error
+
+
+def _own_git_dir(path: Path) -> Path:
+    """The git directory of the work tree at `path`, resolved."""
     out = run(["rev-parse", "--absolute-git-dir"], cwd=path, user_config=True).out
-    log = Path(os.fsdecode(out).removesuffix("\n")) / "logs" / "HEAD"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    log.touch()
+    return Path(os.path.realpath(os.fsdecode(out).removesuffix("\n")))
 
 
 def remove_worktree(repo: GitStore, path: Path) -> bool:
     """Remove a linked work tree with all that lies in it; False when git knows of none there. The branch is kept."""
     real = Path(os.path.realpath(path))
-    if real not in _listed(repo):
+    listed = _listed(repo)
+    if real not in listed:
         return False
-    run(["worktree", "remove", "--force", "--", str(real)], cwd=repo.git_dir, user_config=True, timeout=_LONG)
+    if listed[real].lock == _FILLING:
+        run(["--work-tree=.", "worktree", "unlock", str(real)], cwd=repo.git_dir, user_config=True)
+    args = ["--work-tree=.", "worktree", "remove", "--force", "--", str(real)]
+    run(args, cwd=repo.git_dir, user_config=True, timeout=_LONG)
     return True
 
 

@@ -6,6 +6,7 @@ second process only says why one failed."
 """
 
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -25,36 +26,54 @@ from relays.stores.gitrun import (
     plain,
     run,
     text,
+    unavailable,
 )
 from relays.stores.history import CommitRecord
-from relays.stores.place import Facts, RepoPlace, discover, facts
+from relays.stores.kept import Kept
+from relays.stores.place import Facts, RepoPlace, discover, facts, readable
 from relays.stores.shield import shield
 
 __all__ = ["CommitRecord", "GitStore", "RepoPlace", "discover"]
 
 FILE_BYTES: Final = 4 * 1024 * 1024
+WALK: Final = 60.0  # seconds for a whole history: a million commits take about twelve
+REACHED: Final = 2  # tips whose reach is kept: that of the branch, and one that it is compared with
+SMALL: Final = 256 * 1024  # bytes of a file that is kept once it was read
+#: a commit-graph is a copy that may have outlived its objects, or been written by anybody: only objects prove anything
+_OBJECTS_ONLY: Final = ("-c", "core.commitGraph=false")
+_BROKEN_REF: Final = re.compile(r"ignoring broken ref (\S+)")
 
 
 class GitStore:
     """One repository. `path`: anywhere in it. `shield`: a folder of ours where the shield repositories are kept.
 
+    `exact`: `path` is the git directory itself; where it is damaged, no repository around it answers in its place.
     Every method raises StoreUnavailable when git cannot answer, and BadName for a name that git must not see.
     """
 
     kind = Kind.COMMIT
 
-    def __init__(self, path: Path, shield: Path) -> None:
+    def __init__(self, path: Path, shield: Path, *, exact: bool = False) -> None:
         self.path = path
+        self._exact = exact
         self._shield_base = shield
         self._facts: Facts | None = None
-        self._reached: tuple[str, frozenset[str]] | None = None
+        self._reached: dict[str, frozenset[str]] = {}
+        self._trees: Kept[str, str] = Kept(64)
+        self._lists: Kept[str, tuple[str, ...]] = Kept(2)
+        self._files: Kept[tuple[str, str], bytes | None] = Kept(16)
         self._branches: dict[str, str] = {}  # tip -> branch it was asked as, for evidence
 
     @property
     def facts(self) -> Facts:
         """Asked once; a GitStore is made anew for each piece of work."""
         if self._facts is None:
-            self._facts = facts(self.path)
+            found = facts(self.path)
+            if self._exact and found.git_dir != Path(os.path.realpath(self.path)):
+                raise StoreUnavailable(
+                    "no such repository: another one lies around it", where=str(self.path), fix="repair or restore it"
+                )
+            self._facts = found
         return self._facts
 
     @property
@@ -85,19 +104,24 @@ class GitStore:
         timeout: float = TIMEOUT,
     ) -> GitResult:
         """Ask (or add to) the target's object store through our own repository; the target's config is never read."""
-        place = self.facts
-        if not os.access(place.objects, os.R_OK | os.X_OK):
-            # git would call every object missing, which is an answer that nobody gave
-            raise StoreUnavailable("the object store is gone or unreadable", where=str(place.git_dir))
+        place = self._check_objects()
         guard = shield(self._shield_base, place.object_format)
         around = {"GIT_OBJECT_DIRECTORY": str(place.objects), **(env or {})}
         if place.shallow:
             around["GIT_SHALLOW_FILE"] = str(place.git_dir / "shallow")
-        return run([f"--git-dir={guard}", *args], cwd=guard, stdin=stdin, env=around, ok=ok, sink=sink, timeout=timeout)
+        command = [*_OBJECTS_ONLY, f"--git-dir={guard}", *args]
+        return run(command, cwd=guard, stdin=stdin, env=around, ok=ok, sink=sink, timeout=timeout)
+
+    def _check_objects(self) -> Facts:
+        """git would call every object missing, and what is kept here would hide it: an answer that nobody gave."""
+        place = self.facts
+        if not os.access(place.objects, os.R_OK | os.X_OK):
+            raise StoreUnavailable("the object store is gone or unreadable", where=str(place.git_dir))
+        return place
 
     def target(self, args: Sequence[str], *, stdin: bytes | None = None, ok: Collection[int] = (0,)) -> GitResult:
-        """Ask the target itself: refs only."""
-        return run([f"--git-dir={self.git_dir}", *args], cwd=self.git_dir, stdin=stdin, ok=ok)
+        """Ask the target itself: refs only. Where its work tree lies plays no part, and it may be gone."""
+        return run([f"--git-dir={self.git_dir}", "--work-tree=.", *args], cwd=self.git_dir, stdin=stdin, ok=ok)
 
     # refs ---------------------------------------------------------------------------------------------------------
 
@@ -106,11 +130,21 @@ class GitStore:
         name = need_ref(prefix.rstrip("/") + "/x").removesuffix("/x")
         if not self.git_dir.is_dir():
             raise StoreUnavailable("no such repository", where=str(self.git_dir))
+        self._check_readable(name)
         result = self.target(["for-each-ref", "--format=%(objectname) %(refname)", "--", name])
-        if "broken ref" in result.err:
+        # git looks at names that merely begin alike, too: a torn neighbour says nothing about the one that is asked
+        if any(one == name or one.startswith(f"{name}/") for one in _BROKEN_REF.findall(result.err)):
             raise StoreUnavailable("a ref is broken", where=str(self.git_dir), fix="repair it, then try again")
         lines = (line.partition(" ") for line in text(result.out).splitlines())
         return {ref: sha for sha, _, ref in lines}
+
+    def _check_readable(self, name: str) -> None:
+        """git takes a folder of refs that it may not read for an empty one, which is an answer that nobody gave."""
+        place = self.git_dir
+        for part in name.split("/"):
+            place /= part
+            if not readable(place):
+                raise StoreUnavailable("the refs cannot be read: no permission", where=str(place))
 
     def ref(self, name: str) -> str | None:
         """The SHA of one full ref name, or None where it does not exist."""
@@ -158,15 +192,40 @@ class GitStore:
         return answers
 
     def _reachable(self, tip: str) -> frozenset[str]:
-        """All commits that a tip reaches. What one SHA reaches never changes: asked once while it is the tip."""
-        if self._reached is None or self._reached[0] != tip:
-            out = self.objects(["rev-list", need_sha(tip), "--"]).out
-            self._reached = (tip, frozenset(out.decode("ascii").split()))
-        return self._reached[1]
+        """All commits that a tip reaches. What one SHA reaches never changes: asked once, and the last few are kept."""
+        if tip not in self._reached:
+            reach = self._further(need_sha(tip))
+            if reach is None:
+                reach = frozenset(self.objects(["rev-list", tip, "--"], timeout=WALK).out.decode("ascii").split())
+            while len(self._reached) >= REACHED:
+                del self._reached[next(iter(self._reached))]
+            self._reached[tip] = reach
+        return self._reached[tip]
+
+    def _further(self, tip: str) -> frozenset[str] | None:
+        """What a tip reaches that stands on the last one: only what is new is walked. None where it does not."""
+        if not self._reached:
+            return None
+        last, reach = list(self._reached.items())[-1]
+        if tip in reach:
+            return None
+        result = self.objects(["rev-list", "--boundary", tip, f"^{last}", "--"], ok=(0, 128))
+        lines = result.out.decode("ascii", "replace").split() if result.code == 0 else []
+        # the last tip is a boundary exactly when a commit above it was walked
+        return reach | {sha for sha in lines if not sha.startswith("-")} if f"-{last}" in lines else None
+
+    def reached(self, tip: str, shas: Collection[str]) -> frozenset[str]:
+        """Those of `shas` that `tip` reaches; a shallow clone may reach more than it can tell."""
+        return self._reachable(tip) & frozenset(shas)
 
     def _why(self, shas: Sequence[str], on: str) -> dict[str, Answer]:
-        kinds = self.types(shas)
         answers: dict[str, Answer] = {}
+        try:
+            kinds = self.types(shas)
+        except StoreUnavailable as error:
+            # what the tip reaches was read whole and they are not in it; only what they are stays open
+            why = f"not on {on}; what it is cannot be told: {error.evidence}"
+            return dict.fromkeys(shas, Answer(Verdict.UNKNOWN if self.shallow else Verdict.DANGLING, why))
         for sha in shas:
             kind = kinds.get(sha)
             if kind is not None and kind != "commit":
@@ -181,20 +240,46 @@ class GitStore:
         return answers
 
     def types(self, shas: Sequence[str]) -> dict[str, str | None]:
-        """What each object is (commit, tree, blob, tag), or None where it does not exist; one process."""
+        """What each object is (commit, tree, blob, tag), or None where it does not exist; one process.
+
+        Raises StoreUnavailable where one may be there and cannot be read: "missing" would be an answer nobody gave.
+        """
         found: dict[str, str | None] = dict.fromkeys((need_sha(sha) for sha in shas), None)
         # git takes 40 digits for an abbreviation where names have 64
         asked = [sha for sha in found if len(sha) == self.sha_length]
         if asked:
-            out = self.objects(["cat-file", "--batch-check", "--buffer"], stdin=_lines(asked)).out
-            for line in out.decode("ascii", "replace").splitlines():
+            result = self.objects(["cat-file", "--batch-check", "--buffer"], stdin=_lines(asked))
+            for line in result.out.decode("ascii", "replace").splitlines():
                 sha, _, rest = line.partition(" ")
                 found[sha] = None if rest == "missing" else rest.partition(" ")[0]
+            if missing := [sha for sha in asked if found[sha] is None]:
+                self._check_missing(missing, result)
         return found
 
+    def _check_missing(self, shas: Sequence[str], said: GitResult) -> None:
+        """Raises StoreUnavailable where git calls an object missing that it could not read.
+
+        It complains of what is torn and of alternates that are gone; of what it may not read it says nothing.
+        """
+        if any(line.startswith(("error:", "fatal:")) for line in said.err.splitlines()):
+            raise unavailable(said, self.git_dir)
+        store = self.facts.objects
+        places = [store / "pack"]
+        places += [place for sha in shas for place in (store / sha[:2], store / sha[:2] / sha[2:])]
+        if readable(store / "pack") and (store / "pack").is_dir():
+            places += [place for place in (store / "pack").iterdir() if place.suffix in {".idx", ".pack"}]
+        for place in dict.fromkeys(places):
+            if not readable(place):
+                raise StoreUnavailable("the object store cannot be read: no permission", where=str(place))
+
     def merge_bases(self, one: str, other: str) -> list[str]:
-        """All best common ancestors, smallest SHA first; none where one of the two is no commit here."""
+        """All best common ancestors, smallest SHA first; none where one of the two is no commit here.
+
+        A shallow clone can neither deny a common ancestor nor say that a commit is gone: StoreUnavailable.
+        """
         kinds = self.types([one, other])
+        if self.shallow and None in kinds.values():
+            raise StoreUnavailable("the clone is shallow and cannot prove that a commit is gone")
         if kinds[one] != "commit" or kinds[other] != "commit":
             return []
         found = sorted(self.objects(["merge-base", "--all", one, other], ok=(0, 1)).out.decode("ascii").split())
@@ -206,8 +291,9 @@ class GitStore:
         """The tree of a commit. Raises StoreUnavailable where there is no such commit."""
         if len(need_sha(sha)) != self.sha_length:
             raise StoreUnavailable(f"{sha[:12]} is no commit here")
-        out = self.objects(["rev-parse", "-q", "--verify", "--end-of-options", f"{sha}^{{tree}}"]).out
-        return out.decode("ascii").strip()
+        self._check_objects()
+        asked = ["rev-parse", "-q", "--verify", "--end-of-options", f"{sha}^{{tree}}"]
+        return self._trees.of(sha, lambda: self.objects(asked).out.decode("ascii").strip())
 
     def commits_between(self, cursor: str | None, tip: str) -> list[CommitRecord]:
         """The commits that `tip` has and `cursor` has not, oldest first; None: all. A fixed number of processes."""
@@ -224,7 +310,13 @@ class GitStore:
 
     def read_file(self, sha: str, path: str, limit: int = FILE_BYTES) -> bytes | None:
         """The bytes of one file in a commit's tree, or None where the tree has no such file; else as `read_files`."""
-        return self.read_files(sha, [path], limit)[path]
+        self._check_objects()
+        found = self._files.of(
+            (sha, path), lambda: self.read_files(sha, [path], limit)[path], lambda found: len(found or b"") <= SMALL
+        )
+        if len(found or b"") > limit:
+            raise StoreUnavailable(f"{path}: more than {limit} bytes")
+        return found
 
     def read_files(self, sha: str, paths: Sequence[str], limit: int = FILE_BYTES) -> dict[str, bytes | None]:
         """The bytes of files in a commit's tree, None where the tree has no such file; one process, two when some fail.
@@ -261,7 +353,11 @@ class GitStore:
 
     def paths(self, sha: str) -> tuple[str, ...]:
         """Every file that is tracked in a commit's tree (a submodule is not a file)."""
-        out = self.objects(["ls-tree", "-r", "-z", need_sha(sha)]).out
+        self._check_objects()
+        return self._lists.of(sha, lambda: self._paths(need_sha(sha)))
+
+    def _paths(self, sha: str) -> tuple[str, ...]:
+        out = self.objects(["ls-tree", "-r", "-z", sha]).out
         entries = (entry.partition(b"\t") for entry in out.split(b"\0") if entry)
         return tuple(text(path) for head, _, path in entries if not head.startswith(b"160000 "))
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 NOTES: Final = "refs/notes/relay"
 LEDGER: Final = "refs/relay/ledger"
 LEDGER_FILE: Final = "rows.jsonl"
+FILE_BYTES: Final = 4 << 20  # of a note
+LEDGER_ROWS: Final = 200_000  # of one relay; reading them all takes about a second
 IDENTITY: Final = {
     "GIT_AUTHOR_NAME": "Relaysite",
     "GIT_AUTHOR_EMAIL": "relaysite@localhost",
@@ -80,7 +82,7 @@ def add_note(git: "GitStore", sha: str, note: str, ref: str = NOTES, append: boo
     for _ in range(_TRIES):
         commit = git.ref(ref)
         path = (_note_path(git, commit, need_sha(sha)) if commit else None) or need_sha(sha)
-        before = (git.read_file(commit, path) or b"").strip(b"\n") if commit else b""
+        before = (_there(git, commit, path, FILE_BYTES) or b"").strip(b"\n") if commit else b""
         if append and before:
             if b"\n\n" + body + b"\n\n" in b"\n\n" + before + b"\n\n":
                 return False
@@ -94,14 +96,25 @@ def add_note(git: "GitStore", sha: str, note: str, ref: str = NOTES, append: boo
     raise StoreUnavailable(f"{ref} keeps moving", where=str(git.git_dir), fix="try again")
 
 
+def _there(git: "GitStore", commit: str, path: str, limit: int) -> bytes | None:
+    """What stands at a path; None also for more than `limit` bytes, which nobody but a stranger put there.
+
+    It is written over and stays in the history of the ref. A git that does not answer fails the writing that follows.
+    """
+    try:
+        return git.read_file(commit, path, limit)
+    except StoreUnavailable:
+        return None
+
+
 def _note_path(git: "GitStore", commit: str, sha: str) -> str | None:
     """Where the note of `sha` lies in a notes tree: git spreads many notes over folders of two digits."""
     spread = [sha]
     for depth in range(1, 4):
         spread.append("/".join([sha[2 * part : 2 * part + 2] for part in range(depth)] + [sha[2 * depth :]]))
     out = git.objects(["ls-tree", "-r", "-z", "--name-only", commit, "--", *spread]).out
-    names = [text(name) for name in out.split(b"\0") if name]
-    return names[0] if names else None
+    names = {text(name) for name in out.split(b"\0") if name}  # of a folder with that name, all that lies in it
+    return next((path for path in spread if path in names), None)
 
 
 def _replace(git: "GitStore", ref: str, parent: str | None, path: str, content: bytes, message: str) -> bool:
@@ -111,7 +124,7 @@ def _replace(git: "GitStore", ref: str, parent: str | None, path: str, content: 
         blob = _one(git.objects(["hash-object", "-w", "--stdin", "--no-filters"], stdin=content).out)
         if parent is not None:
             git.objects(["read-tree", parent], env=env)
-        git.objects(["update-index", "--add", "--cacheinfo", f"100644,{blob},{path}"], env=env)
+        git.objects(["update-index", "--add", "--replace", "--cacheinfo", f"100644,{blob},{path}"], env=env)
         tree = _one(git.objects(["write-tree"], env=env).out)
         line = [] if parent is None else ["-p", parent]
         made = _one(git.objects(["commit-tree", tree, *line], stdin=f"{message}\n".encode(), env=env).out)
@@ -120,15 +133,23 @@ def _replace(git: "GitStore", ref: str, parent: str | None, path: str, content: 
 
 def write_ledger_ref(git: "GitStore", relay_id: str, rows: Sequence[Mapping[str, object]]) -> str:
     """See GitStore.write_ledger_ref."""
-    ref = need_ref(f"{LEDGER}/{relay_id}")
     content = b"".join(
         json.dumps(row, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode() + b"\n" for row in rows
     )
+    return write_file_ref(git, f"{LEDGER}/{relay_id}", LEDGER_FILE, content, f"Ledger of {relay_id}")
+
+
+def write_file_ref(git: "GitStore", ref: str, path: str, content: bytes, message: str) -> str:
+    """Keep one file under a ref of ours, each change a commit on the one before; returns the commit.
+
+    The same content changes nothing.
+    """
+    need_ref(ref)
     for _ in range(_TRIES):
         commit = git.ref(ref)
-        if commit is not None and git.read_file(commit, LEDGER_FILE, limit=max(len(content), 1 << 26)) == content:
+        if commit is not None and _there(git, commit, path, len(content)) == content:
             return commit
-        if _replace(git, ref, commit, LEDGER_FILE, content, f"Ledger of {relay_id}"):
+        if _replace(git, ref, commit, path, content, message):
             continue  # read it back: what is returned is what stands there
     raise StoreUnavailable(f"{ref} keeps moving", where=str(git.git_dir), fix="try again")
 
@@ -140,9 +161,12 @@ def read_ledger_ref(git: "GitStore", relay_id: str) -> list[dict[str, object]] |
     if raw is None:
         return None
     rows: list[dict[str, object]] = []
-    for number, line in enumerate(raw.splitlines(), 1):
+    lines = raw.removesuffix(b"\n").split(b"\n") if raw else []
+    if len(lines) > LEDGER_ROWS:
+        raise StoreUnavailable(f"the ledger under {LEDGER} has more than {LEDGER_ROWS} rows")
+    for number, line in enumerate(lines, 1):
         try:
-            row = json.loads(line)
+            row = json.loads(line.decode())  # of bytes it would take UTF-16 and a byte order mark, too
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict) or not isinstance(row.get("id"), str):

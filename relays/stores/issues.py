@@ -13,9 +13,11 @@ from typing import Final
 
 from relays.core.donewhen import Truth
 from relays.core.pointers import Answer, Kind, PointerError, Verdict, check_ref
+from relays.stores.base import StoreUnavailable
 from relays.stores.git import GitStore
 
 PATH: Final = ".relay/issues.jsonl"
+LINES_MAX: Final = 100_000
 NUMBER_MAX: Final = 10**15  # no issue has more; a longer number fits no pointer
 _HERE: Final = re.compile(r"#([0-9]+)")
 
@@ -101,11 +103,13 @@ class IssueFile:
 def _read(raw: bytes | None) -> _Rows:
     rows = _Rows(raw)
     twice: set[int] = set()
+    if raw is not None and raw.count(b"\n") > LINES_MAX:
+        raise StoreUnavailable(f"{PATH} has more than {LINES_MAX} lines")
     for place, line in enumerate((raw or b"").split(b"\n"), 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = json.loads(line.decode(), object_pairs_hook=_once)
         except (ValueError, RecursionError):
             row = None
         number = row.get("number") if isinstance(row, dict) else None
@@ -119,3 +123,11 @@ def _read(raw: bytes | None) -> _Rows:
         else:
             rows.states[number] = state
     return rows
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A row that says `state` twice says nothing."""
+    row = dict(pairs)
+    if len(row) != len(pairs):
+        raise ValueError("a key stands twice")
+    return row

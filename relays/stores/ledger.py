@@ -104,6 +104,6 @@ class LedgerStore:
 
 def _well_formed(line: bytes) -> bool:
     try:
-        return isinstance(json.loads(line), dict)
+        return isinstance(json.loads(line.decode()), dict)
     except (ValueError, RecursionError):
         return False

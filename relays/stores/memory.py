@@ -15,19 +15,23 @@ _ABSENT: Final = Answer(Verdict.DANGLING, "no such memory file")
 class MemoryStore:
     """Baton contract: resolves when "`<slug>.md` is a regular file inside the memory root after symlinks are resolved".
 
-    `root`: absolute, or None where none is known.
+    `root`: absolute, or None where none is known. `within`: the work tree that it must lie in, links resolved, where it
+    was named relative to one; a root that an operator named absolutely may be a link to anywhere.
     """
 
     kind = Kind.MEMORY
 
-    def __init__(self, root: Path | None) -> None:
+    def __init__(self, root: Path | None, within: Path | None = None) -> None:
         self.root = root
+        self.within = within
 
     def resolve(self, refs: Sequence[str]) -> dict[str, Answer]:
         """The verdict of each slug. Raises StoreUnavailable where the root cannot be read or nobody knows it."""
         if self.root is None:
             raise StoreUnavailable("no memory folder is known")
         root = Path(os.path.realpath(self.root))
+        if self.within is not None and not root.is_relative_to(os.path.realpath(self.within)):
+            raise StoreUnavailable("the memory folder leads out of the work tree", where=str(self.root))
         try:
             there = stat.S_ISDIR(root.stat().st_mode) and os.access(root, os.X_OK)
         except FileNotFoundError:

@@ -1,11 +1,23 @@
 """Finding a repository: where its parts are, what it can prove, and a plain answer when there is none."""
 
 import os
+import stat
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from relays.stores.base import StoreUnavailable
-from relays.stores.gitrun import is_sha, run
+from relays.stores.gitrun import GitResult, is_sha, run, unavailable
+from relays.stores.plainfile import no_traps
+
+#: the git directory itself is asked, whatever the user allows of bare repositories: who owns it is still checked, and
+#: nothing in its config can run
+_FROM_INSIDE: Final = ("-c", "safe.bareRepository=all")
+#: what git says where `core.worktree` names a folder that is gone; its objects and refs are there all the same
+_LOST_WORK_TREE: Final = "cannot chdir to"
+#: for questions in which the work tree plays no part: one that is named is taken before that of the config
+_ANY_WORK_TREE: Final = ("--work-tree=.",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +55,38 @@ def facts(path: Path) -> Facts:
     where = path.absolute()
     if not where.is_dir():
         raise StoreUnavailable("no such folder", where=str(where), fix="name a folder inside a git repository")
-    # found from inside, never named by GIT_DIR: only then does git check who owns it
-    answer = run(
-        [
-            "rev-parse",
-            "--is-bare-repository",
-            "--is-inside-work-tree",
-            "--is-shallow-repository",
-            "--show-object-format",
-            "--path-format=absolute",
-            "--git-common-dir",
-        ],
-        cwd=where,
-        user_config=True,  # a safe.directory that the operator set counts
-    )
+    no_traps(where)
+    asked = [
+        "rev-parse",
+        "--is-bare-repository",
+        "--is-inside-work-tree",
+        "--is-shallow-repository",
+        "--show-object-format",
+        "--path-format=absolute",
+        "--git-common-dir",
+    ]
+    answer = _ask(asked, where, ok=(0, 128))
+    lost = answer.code != 0 and _LOST_WORK_TREE in answer.err
+    if lost:
+        answer = _ask([*_ANY_WORK_TREE, *asked], where)
+    elif answer.code:
+        raise unavailable(answer, where)
     bare, inside, shallow, object_format, git_dir = os.fsdecode(answer.out).removesuffix("\n").split("\n", 4)
-    return Facts(Path(os.path.realpath(git_dir)), bare == "true", inside == "true", shallow == "true", object_format)
+    return Facts(
+        git_dir=Path(os.path.realpath(git_dir)),
+        bare=bare == "true",
+        inside_work_tree=inside == "true" and not lost,
+        shallow=shallow == "true",
+        object_format=object_format,
+    )
+
+
+def _ask(args: Sequence[str], where: Path, ok: Collection[int] = (0,)) -> GitResult:
+    """Ask from inside the repository, never by GIT_DIR: only then does git check who owns it.
+
+    The user's own config is read: a `safe.directory` that the operator set counts.
+    """
+    return run([*_FROM_INSIDE, *args], cwd=where, user_config=True, ok=ok)
 
 
 def discover(path: Path) -> RepoPlace:
@@ -67,11 +95,16 @@ def discover(path: Path) -> RepoPlace:
     where = path.absolute()
     top: Path | None = None
     if found.inside_work_tree:
-        out = run(["rev-parse", "--path-format=absolute", "--show-toplevel"], cwd=where, user_config=True).out
+        out = _ask(["rev-parse", "--path-format=absolute", "--show-toplevel"], where).out
         top = Path(os.path.realpath(os.fsdecode(out).removesuffix("\n")))
-    symbolic = run(["symbolic-ref", "-q", "HEAD"], cwd=where, user_config=True, ok=(0, 1))
+        if not os.path.lexists(top / ".git"):
+            # whoever wrote that config would aim what we clean, park and lay back at a folder that is not its own
+            raise StoreUnavailable(
+                "core.worktree aims the repository at another folder", where=str(where), fix="unset core.worktree"
+            )
+    symbolic = _ask([*_ANY_WORK_TREE, "symbolic-ref", "-q", "HEAD"], where, ok=(0, 1))
     name = os.fsdecode(symbolic.out).removesuffix("\n")
-    head = run(["rev-parse", "-q", "--verify", "HEAD"], cwd=where, user_config=True, ok=(0, 1))
+    head = _ask([*_ANY_WORK_TREE, "rev-parse", "-q", "--verify", "HEAD"], where, ok=(0, 1))
     sha = head.out.decode("ascii", "replace").strip()
     return RepoPlace(
         top=top,
@@ -80,3 +113,14 @@ def discover(path: Path) -> RepoPlace:
         head_branch=name.removeprefix("refs/heads/") if name.startswith("refs/heads/") else None,
         head_sha=sha if is_sha(sha) else None,
     )
+
+
+def readable(place: Path) -> bool:
+    """Whether what lies there can be read; what does not exist hides nothing and is."""
+    try:
+        folder = stat.S_ISDIR(place.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return os.access(place, os.R_OK | os.X_OK if folder else os.R_OK)

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from relays.core.vocabulary import Extra
+from relays.stores import dirt
 from relays.stores.base import StoreUnavailable
 from relays.stores.gitrun import is_sha, need_ref, need_sha, text
 from relays.stores.gitwrite import IDENTITY
+from relays.stores.plainfile import read_plain
 
 if TYPE_CHECKING:
     from relays.stores.worktree import WorkTree
@@ -26,7 +28,7 @@ _LONG: Final = 120.0  # seconds; a whole tree may be read or written
 def store(tree: "WorkTree", ref: str, message: str) -> str | None:
     """See WorkTree.store_wip."""
     need_ref(ref)
-    head = tree.head()
+    head = tree.base()
     work, index = _trees(tree)
     base = _tree_of(tree, head)
     staged = index if index is not None and _only_in(tree, index, base, work) else None
@@ -46,32 +48,56 @@ def store(tree: "WorkTree", ref: str, message: str) -> str | None:
 
 def _trees(tree: "WorkTree") -> tuple[str, str | None]:
     """The files as a tree, and the index as a tree (None in the middle of a merge), through an index of our own."""
+    found = dirt.scan(tree)
+    if large := dirt.too_large(found):
+        raise StoreUnavailable(
+            f"work cannot be parked: {large}", where=str(tree.path), fix="commit it, or move it out of the work tree"
+        )
     with tempfile.TemporaryDirectory(prefix="relay-index-") as folder:
         own = Path(folder) / "index"
-        real = tree.git_dir / "index"
         env = {"GIT_INDEX_FILE": str(own)}
-        if real.exists():
-            shutil.copyfile(real, own)  # a copy: it knows which files are unchanged, so they are not read again
-        else:
-            tree.git(["read-tree", "HEAD"], env=env)
+        _copy_index(tree, own)
         result = tree.git(["write-tree"], env=env, ok=(0, 128))
         index = text(result.out).strip() if result.code == 0 else None
-        add = [
-            "-C",
-            str(tree.top()),
-            "-c",
-            "advice.addEmbeddedRepo=false",
-            "-c",
-            "core.safecrlf=false",
-            "add",
-            "-A",
-            "--sparse",
-        ]
-        if tree.git([*add, "--", "."], env=env, ok=(0, 128), timeout=_LONG).code:
-            # a repository without a commit that lies in this one cannot be added; all else can
-            inside = [path for path in tree.state().dirty if path.endswith("/")]
-            tree.git([*add, "--", ".", *(f":(top,exclude,literal){path}" for path in inside)], env=env, timeout=_LONG)
-        return text(tree.git(["write-tree"], env=env).out).strip(), index
+        hidden = b"".join(one.raw + b"\0" for one in found if one.hidden and one.whole)
+        if hidden:  # an index bit told git to look away: in our copy it looks
+            for bit in ("--no-assume-unchanged", "--no-skip-worktree"):
+                tree.git(["-C", str(tree.top()), "update-index", bit, "-z", "--stdin"], stdin=hidden, env=env)
+        return _add_all(tree, found, env), index
+
+
+def _copy_index(tree: "WorkTree", own: Path) -> None:
+    real = tree.git_dir / "index"
+    if not os.path.lexists(real):
+        tree.git(["read-tree", "HEAD"], env={"GIT_INDEX_FILE": str(own)})
+        return
+    try:
+        shutil.copyfile(real, own)  # a copy: it knows which files are unchanged, so they are not read again
+    except OSError as error:
+        raise StoreUnavailable(f"the index cannot be copied: {error.strerror or error}", where=str(real)) from error
+
+
+def _add_all(tree: "WorkTree", found: tuple[dirt.Dirt, ...], env: dict[str, str]) -> str:
+    """Add all dirt to that index and return its tree.
+
+    Git is kept from repositories inside (it would look into them under their own config) unless only their commit
+    changed, and from what is no file any more.
+    """
+    changed = {one.raw for one in found if not one.inside}
+    left = [place for place in tree.entries().repositories if place not in changed]
+    left += [one.raw for one in found if one.odd]
+    add = ["-C", str(tree.top()), "-c", "advice.addEmbeddedRepo=false", "-c", "core.safecrlf=false"]
+    add += ["add", "-A", "--sparse", "--pathspec-from-file=-", "--pathspec-file-nul"]
+    nested = [one.raw for one in found if one.inside and one.raw.endswith(b"/")]
+    if tree.git(add, stdin=_but(left), env=env, ok=(0, 128), timeout=_LONG).code:
+        # a repository without a commit that lies in this one cannot be added; all else can
+        tree.git(add, stdin=_but([*left, *nested]), env=env, timeout=_LONG)
+    return text(tree.git(["write-tree"], env=env).out).strip()
+
+
+def _but(left: list[bytes]) -> bytes:
+    """The pathspecs for everything but these paths, which are taken as they stand."""
+    return b"\0".join([b".", *(b":(top,exclude,literal)" + raw for raw in left)]) + b"\0"
 
 
 def _only_in(tree: "WorkTree", index: str, base: str, work: str) -> bool:
@@ -173,7 +199,7 @@ def clean_to_head(tree: "WorkTree", untracked: bool = True) -> None:
     if (git_dir / "BISECT_LOG").exists():
         back = back or _branch_in(git_dir / "BISECT_START")
         tree.git(["reset", "-q", "--hard", "HEAD"], timeout=_LONG)
-        tree.git(["bisect", "reset", "HEAD"])
+        _forget_bisect(tree)
     if (git_dir / "sequencer").is_dir():
         tree.git(["cherry-pick", "--quit"])
     if back is not None:
@@ -183,12 +209,18 @@ def clean_to_head(tree: "WorkTree", untracked: bool = True) -> None:
         tree.git(["-C", str(tree.top()), "clean", "-f", "-d", "-q"], timeout=_LONG)
 
 
+def _forget_bisect(tree: "WorkTree") -> None:
+    """What `bisect reset` does beside its checkout, which would look into submodules under their own config."""
+    out = tree.git(["for-each-ref", "--format=%(refname)", "--", "refs/bisect"]).out
+    for name in text(out).splitlines():
+        tree.git(["update-ref", "-d", need_ref(name)])
+    for left in tree.git_dir.glob("BISECT_*"):
+        left.unlink(missing_ok=True)
+
+
 def _branch_in(path: Path) -> str | None:
     """The branch that git wrote down to come back to, as a full ref name."""
-    try:
-        name = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return None
+    name = text(read_plain(path, 4096, path.name) or b"").strip()
     if not name or name == "detached HEAD" or is_sha(name):
         return None
     return need_ref(name if name.startswith("refs/heads/") else f"refs/heads/{name}")

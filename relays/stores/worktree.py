@@ -1,22 +1,24 @@
 """A work tree as it stands: dirty paths, git operations under way, what the leg committed in it.
 
 Mission: a safe point needs "no half-written commit / green-or-parked tree". Measured by the runner as the agent's own
-user, with the user's git config as the agent's git reads it; hooks and file-system monitors never run.
+user, with the user's git config as the agent's git reads it; of the repository's own config nothing is run.
 """
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from relays.core.safepoint import TreeState
-from relays.stores import wip
+from relays.stores import dirt, ownconfig, wip
 from relays.stores.base import StoreUnavailable
 from relays.stores.checkout import add_worktree, checkout_for_command, remove_worktree
 from relays.stores.git import GitStore
-from relays.stores.gitrun import TIMEOUT, GitResult, is_sha, plain, run, text
+from relays.stores.gitrun import TIMEOUT, GitResult, Sink, is_sha, plain, run, text
+from relays.stores.plainfile import common_dir, no_traps, read_plain
 
 __all__ = ["ReflogEntry", "WorkTree", "add_worktree", "checkout_for_command", "remove_worktree"]
 
@@ -35,6 +37,8 @@ _UNDER_WAY: Final = (
 _CREATES: Final = frozenset({"commit", "cherry-pick", "revert", "am", "merge", "pull"})
 _REBASE_CREATES: Final = frozenset({"pick", "reword", "edit", "squash", "fixup", "continue", "merge"})
 _STEP: Final = re.compile(r"\(([a-z]+)\)\Z")
+_ELSEWHERE: Final = re.compile(r"~|\$|file:", re.IGNORECASE)
+_STASHED_ON: Final = re.compile(r"(?:WIP on|On) .+?: ")
 _LEFT_DETACHED: Final = re.compile(r"checkout: moving from [0-9a-f]{40,64} to ")
 
 
@@ -47,20 +51,56 @@ class ReflogEntry:
     message: str
 
 
-class WorkTree:
-    """The root of one work tree. Methods raise StoreUnavailable, unless they say otherwise."""
+REFLOG_BYTES: Final = 64 << 20  # some 350,000 moves of HEAD
+_NAME_BYTES: Final = 1 << 16  # of a file that holds one path
 
-    def __init__(self, path: Path) -> None:
+
+class WorkTree:
+    """The root of one work tree. Methods raise StoreUnavailable, unless they say otherwise.
+
+    `common`: the common git directory of the repository that it must belong to; None: whichever it says.
+    """
+
+    def __init__(self, path: Path, common: Path | None = None, depth: int = 0) -> None:
         self.path = path
+        self.depth = depth  # how many work trees it lies in
+        self._expected = common
         self._git_dir: Path | None = None
+        self._link: tuple[int, ...] = ()
+        self._config: tuple[tuple[object, ...], str] | None = None
+        self._entries: tuple[tuple[int, ...], dirt.Entries] | None = None
 
     @property
     def git_dir(self) -> Path:
-        """The work tree's own git directory (in a linked one not the common directory)."""
-        if self._git_dir is None:
-            out = self.git(["rev-parse", "--absolute-git-dir"]).out
-            self._git_dir = Path(os.path.realpath(os.fsdecode(out).removesuffix("\n")))
+        """The work tree's own git directory (in a linked one not the common directory), found anew when `.git` changed.
+
+        Raises StoreUnavailable where `.git` leads to another repository than the one that was named.
+        """
+        if not self.path.is_dir():
+            raise StoreUnavailable("the work tree is gone", where=str(self.path))
+        link = _identity(self._root() / ".git")
+        if self._git_dir is None or link != self._link:
+            no_traps(self.path)
+            # found from inside, never named: only then does git check who owns it
+            out = run(["rev-parse", "--absolute-git-dir"], cwd=self.path, user_config=True).out
+            found = Path(os.path.realpath(os.fsdecode(out).removesuffix("\n")))
+            self._belongs(found)
+            self._git_dir, self._link = found, link
         return self._git_dir
+
+    def _belongs(self, git_dir: Path) -> None:
+        if self._expected is None:
+            return
+        common = common_dir(git_dir)
+        back = read_plain(git_dir / "gitdir", _NAME_BYTES, "the link back to the work tree")
+        own = os.path.realpath(self._root()) + "/.git"
+        led_back = back is None or os.path.realpath(os.path.dirname(back.strip())) + b"/.git" == os.fsencode(own)
+        if common != Path(os.path.realpath(self._expected)) or (common != git_dir and not led_back):
+            raise StoreUnavailable(
+                "the work tree's .git leads to another repository",
+                where=str(self.path),
+                fix="move that folder away, or put the .git file back",
+            )
 
     def git(
         self,
@@ -70,17 +110,41 @@ class WorkTree:
         env: Mapping[str, str] | None = None,
         ok: Sequence[int] = (0,),
         timeout: float = TIMEOUT,
+        sink: Sink | None = None,
     ) -> GitResult:
-        """Run git in the work tree, hardened, with the user's own config."""
-        if not self.path.is_dir():
-            raise StoreUnavailable("the work tree is gone", where=str(self.path))
+        """Run git in the work tree, with the user's own config; of the repository's, nothing that runs a program."""
+        git_dir = self.git_dir
+        no_traps(self.path)
         # named by us: a `core.worktree` in the repository's own config would aim these commands at another folder
         here = [f"--work-tree={self._root()}", *args]
-        return run(here, cwd=self.path, stdin=stdin, env=env, ok=ok, timeout=timeout, user_config=True)
+        with ownconfig.instead(git_dir, common_dir(git_dir), self._settings(git_dir)) as ours:
+            around = {**ours, **(env or {})}
+            return run(
+                here, cwd=self.path, stdin=stdin, env=around, ok=ok, timeout=timeout, user_config=True, sink=sink
+            )
+
+    def _settings(self, git_dir: Path) -> str:
+        """Our config for this repository, made again when its own has changed."""
+        common = common_dir(git_dir)
+        known = (git_dir, *(_identity(place) for place in (common / "config", git_dir / "config.worktree")))
+        if self._config is None or self._config[0] != known:
+            self._config = known, ownconfig.harmless(ownconfig.settings(common, git_dir))
+        return self._config[1]
 
     def _root(self) -> Path:
         """The folder at or above `path` that holds `.git`."""
         return next((place for place in (self.path, *self.path.parents) if (place / ".git").exists()), self.path)
+
+    def within(self, path: Path) -> "WorkTree":
+        """The work tree of a repository that lies in this one."""
+        return WorkTree(path, depth=self.depth + 1)
+
+    def entries(self) -> dirt.Entries:
+        """What the index says of other repositories and of entries that git does not look at; read when it changed."""
+        index = _identity(self.git_dir / "index")
+        if self._entries is None or not index or self._entries[0] != index:
+            self._entries = index, dirt.entries(self)
+        return self._entries[1]
 
     # what it looks like -------------------------------------------------------------------------------------------
 
@@ -91,10 +155,30 @@ class WorkTree:
             raise StoreUnavailable("the branch has no commit yet", where=str(self.path))
         return sha
 
+    def _head_among(self, heads: Mapping[str, str]) -> str:
+        """`head()`, without a process where HEAD is a branch whose SHA is at hand, or names a commit itself."""
+        said = text(read_plain(self.git_dir / "HEAD", _NAME_BYTES, "HEAD") or b"").strip()
+        return said if is_sha(said) else heads.get(said.removeprefix("ref: ")) or self.head()
+
+    def base(self) -> str:
+        """The commit that the files here are of: HEAD, or the one before where its branch was moved from elsewhere.
+
+        A push or a reset by ref moves the ref alone: index and files stay, and HEAD's own log does not tell of it.
+        """
+        head = self.head()
+        try:
+            moves = self.reflog()
+        except StoreUnavailable:
+            return head
+        if not moves or moves[-1].new == head:
+            return head
+        before = moves[-1].new
+        kind = self.git(["cat-file", "-t", before], ok=(0, 1, 128)).out.strip()
+        return before if kind == b"commit" else head
+
     def top(self) -> Path:
-        """Root of the work tree."""
-        out = self.git(["rev-parse", "--show-toplevel"]).out
-        return Path(os.fsdecode(out).removesuffix("\n"))
+        """Root of the work tree, symbolic links resolved."""
+        return Path(os.path.realpath(self._root()))
 
     def branch(self) -> str | None:
         """The branch that is checked out, or None when HEAD is detached."""
@@ -105,13 +189,16 @@ class WorkTree:
         """The tree now. Never raises: one that cannot be read is `known=False`, and `dirty` has the line that says why.
 
         `parked`: the agent parked its work. Of the dirty paths those count as parked that `store_wip` can keep whole:
-        all but what lies inside another repository (a submodule, or a repository made inside this one).
+        all but what lies inside another repository (a submodule, or a repository made inside this one), what is no
+        file, link or folder, and files that are too large.
         """
         try:
             operation = self.operation()
-            dirty, whole = self._dirty()
+            found = dirt.scan(self)
         except StoreUnavailable as error:
             return TreeState(dirty=(plain(error.evidence),), known=False)
+        dirty = tuple(one.path for one in found)
+        whole = tuple(one.path for one in found if one.whole)
         if not parked:
             return TreeState(dirty, operation=operation)
         return TreeState(dirty, parked=bool(whole) or not dirty, parked_paths=whole, operation=operation)
@@ -120,38 +207,17 @@ class WorkTree:
         """What git is in the middle of, or ""; `index.lock` is somebody's running command (or its remains)."""
         return next((name for entry, name in _UNDER_WAY if os.path.lexists(self.git_dir / entry)), "")
 
-    def _dirty(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """All dirty paths, and those of them whose content a commit of this repository can hold."""
-        args = ["status", "--porcelain=v2", "-z", "--untracked-files=all", "--no-renames", "--no-ahead-behind"]
-        dirty: list[str] = []
-        whole: list[str] = []
-        for token in text(self.git(args).out).split("\0"):
-            kind = token[:2]
-            if kind == "? ":
-                path, inside = token[2:], token.endswith("/")
-            elif kind in {"1 ", "u "}:
-                words = token.split(" ", 8 if kind == "1 " else 10)
-                path, inside = words[-1], words[2][0] == "S" and words[2][2:] != ".."
-            else:
-                continue
-            dirty.append(path)
-            if not inside:
-                whole.append(path)
-        return tuple(dirty), tuple(whole)
-
     def stash_count(self) -> int:
-        """How many stashes were made on the branch that is checked out here (the list is one for all work trees)."""
+        """How many stashes were made on the branch that is checked out here (the list is one for all work trees).
+
+        One whose message names no branch may be anybody's: it counts, because nothing shows that it is not ours.
+        """
+        entries = self._log(common_dir(self.git_dir) / "logs" / "refs" / "stash")
+        if not entries:
+            return 0
         on = self.branch() or "(no branch)"
         starts = (f"WIP on {on}: ", f"On {on}: ")
-        return sum(entry.message.startswith(starts) for entry in self._log(self._common() / "logs" / "refs" / "stash"))
-
-    def _common(self) -> Path:
-        """The common git directory: a linked work tree's own one names it in a file."""
-        try:
-            link = (self.git_dir / "commondir").read_text(encoding="utf-8", errors="surrogateescape").removesuffix("\n")
-        except FileNotFoundError:
-            return self.git_dir
-        return Path(os.path.realpath(self.git_dir / link))
+        return sum(entry.message.startswith(starts) or not _STASHED_ON.match(entry.message) for entry in entries)
 
     # what the leg did in it ---------------------------------------------------------------------------------------
 
@@ -160,14 +226,9 @@ class WorkTree:
         return self._log(self.git_dir / "logs" / "HEAD")
 
     def _log(self, path: Path) -> list[ReflogEntry]:
-        try:
-            raw = path.read_bytes()
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise StoreUnavailable("the reflog cannot be read", where=str(path)) from error
+        raw = read_plain(path, REFLOG_BYTES, "the reflog")
         entries: list[ReflogEntry] = []
-        for line in raw.split(b"\n"):
+        for line in (raw or b"").split(b"\n"):
             head, _, message = text(line).partition("\t")
             old, new = [*head.split(" ", 2), "", ""][:2]
             if is_sha(old) and is_sha(new):
@@ -193,23 +254,33 @@ class WorkTree:
         """
         entries = self._since(from_line)
         made = {entry.new for entry in entries if _creates(entry)}
-        ends = [self.head(), *git.refs("refs/heads").values()]
+        if not made:
+            return []
+        heads = git.refs("refs/heads")
+        ends = [self._head_among(heads), *heads.values()]
         ends += [entry.old for entry in entries if _LEFT_DETACHED.match(entry.message)]
         asked = [sha for sha in dict.fromkeys(ends) if sha in made]
         answers = git.resolve_commits(asked, tip)
         return [sha for sha in asked if answers[sha].verdict != "verified"]
 
     def files_outside(self, written: Iterable[str]) -> list[str]:
-        """Of the paths that an agent wrote (relative ones from the root), those outside the tree, links resolved."""
+        """Of the paths that an agent wrote (relative ones from the root), those outside the tree, links resolved.
+
+        What lies in a `.git` is outside: no commit holds it. So is a name that a shell would have led elsewhere (`~/x`,
+        `$HOME/x`) or that is no path (`file:…`), unless just that name is in the tree.
+        """
         root = Path(os.path.realpath(self.path))
         outside: list[str] = []
         for name in dict.fromkeys(written):
+            if _ELSEWHERE.match(name) and not os.path.lexists(root / name):
+                outside.append(plain(name))
+                continue
             try:
                 place = Path(os.path.realpath(root / name))
             except (ValueError, OSError):  # a NUL byte, a lone surrogate: no file of ours
                 outside.append(plain(name))
                 continue
-            if not place.is_relative_to(root):
+            if not place.is_relative_to(root) or ".git" in place.relative_to(root).parts:
                 outside.append(plain(name))
         return outside
 
@@ -236,6 +307,17 @@ class WorkTree:
         Whatever is worth keeping was stored before. Waits for nobody: raises StoreUnavailable when the index is locked.
         """
         wip.clean_to_head(self)
+
+
+def _identity(place: Path) -> tuple[int, ...]:
+    """What tells a file from the one that was there before; of a folder only that it is the same folder."""
+    try:
+        found = place.lstat()
+    except OSError:
+        return ()
+    if stat.S_ISDIR(found.st_mode):
+        return found.st_dev, found.st_ino
+    return found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns
 
 
 def _creates(entry: ReflogEntry) -> bool:

@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from relays import access
 from relays.actions import decide as deciding
 from relays.actions.base import ChangedSinceSeen, NotPermitted, Refused
+from relays.core.vocabulary import Ask
 from relays.models import GateEpisode
 from relays.reports import diffs
 from relays.reports import gate as report
@@ -113,14 +114,15 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
 def _decide(request: HttpRequest, found: GateEpisode, form: QueryDict) -> deciding.GateOutcome:
     actor, seen, comment = actor_of(request), form.get("seen", ""), form.get("comment", "").strip()
     decision = form.get("decision", "")
+    chosen = form.get("next", KEEP)
+    next_action = form.get("next_own", "").strip() if chosen == OWN else chosen
     if decision == "approve":
-        chosen = form.get("next", KEEP)
         return deciding.approve(
             actor,
             found.pk,
             seen=seen,
             comment=comment,
-            next_action=form.get("next_own", "").strip() if chosen == OWN else chosen,
+            next_action=next_action,
             answers=_answers(form),
             region=form.get("region", "").split(),
             sets=form.get("sets", "").split(),
@@ -134,7 +136,9 @@ def _decide(request: HttpRequest, found: GateEpisode, form: QueryDict) -> decidi
             seen=seen,
             comment=comment,
             then="stop" if decision == "refuse_stop" else "",
-            objective=form.get("objective", "").strip(),
+            # "not reached" may say what is missing; elsewhere what was chosen is for the approval that did not come
+            next_action=next_action if decision == "refuse" and found.token == Ask.DONE_UNCONFIRMED else "",
+            objective=form.get("objective", "").strip() if decision == "refuse" else "",
             reopen=decision == "reopen",
         )
     raise Refused(f"gate {found.pk}: nothing was decided; press Approve or Refuse")

@@ -19,7 +19,7 @@ from relays.actions import resume as resuming
 from relays.actions.base import Actor, NotPermitted, Outcome, Refused
 from relays.charts import flat as flat_chart
 from relays.models import Relay, RelayStatus
-from relays.reports import diffs, flat, legs
+from relays.reports import advisory, diffs, flat, legs
 from relays.reports import relay as report
 from relays.reports import status as status_report
 from relays.reports.acts import acts
@@ -122,6 +122,7 @@ def _side(found: Relay) -> dict[str, object]:
     return {
         **_here(found),
         "side": report.side(found),
+        "advice": advisory.advice(found),
         "verdicts": list(lines.items()),
         "readout": report.readout_rows(status_report.operator_readout(found)),
     }

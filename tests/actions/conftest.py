@@ -25,6 +25,7 @@ def _no_bells(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(app, "send_task", lambda *_, **__: None)
     monkeypatch.setattr(spawn, "supervisor", lambda relay_id, leg_pk: False)
+    monkeypatch.setattr(spawn, "looker", lambda relay_id: False)
 
 
 @pytest.fixture

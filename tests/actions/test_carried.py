@@ -1,4 +1,8 @@
-"""What an approval may carry, and the baton, ledger row and relay that come of it."""
+"""What an approval may carry, and the decisions, baton, ledger rows and relay that come of it.
+
+rules.md, The driver (Park, approve, resume, stop): "it may carry: a chosen next action, answers to questions, a
+narrowed region, a new limit, a new objective; each is a decision row that the next baton points at".
+"""
 
 import json
 from typing import Any
@@ -6,6 +10,7 @@ from typing import Any
 import pytest
 
 from relays.actions.base import Held, NotLegalNow, Usage
+from relays.driver.budgets import SPEND_UNKNOWN
 from relays.models import (
     Baton,
     Decision,
@@ -13,6 +18,7 @@ from relays.models import (
     GateEpisode,
     GateState,
     LedgerRow,
+    Outbox,
     RegionLease,
     Relay,
     Repository,
@@ -23,6 +29,8 @@ from tests.web_builders import make_gate, make_relay
 
 pytestmark = pytest.mark.django_db
 
+#: what is carried -> the act of its decision
+ACTS = {"next action": "next_action", **{name: name for name in ("answer", "region", "limit", "objective")}}
 QUESTION = "issue:#40"  # each baton of the story carries it
 CHANGES: dict[str, dict[str, Any]] = {
     "next action": {"next_action": "  Look at the stub first. "},
@@ -49,12 +57,16 @@ def test_a_change_is_a_decision_and_a_new_baton_of_the_same_leg(
     assert (new.cursor.start_sha, new.cursor.ledger_ref) == (old.cursor.start_sha, old.cursor.ledger_ref)
     assert new.artifacts[:-1] == old.artifacts
     mirror = LedgerRow.objects.get(pk=new.artifacts[-1].ref)
-    assert (str(new.artifacts[-1].kind), mirror.pk) == ("ledger", f"{story.relay.pk}.1.p{outcome.decision}")
+    approval, carried = Decision.objects.order_by("seq")
+    assert (approval.seq, approval.act, approval.detail["carries"]) == (outcome.decision, "approve", [ACTS[what]])
+    assert (carried.act, carried.detail["of"], carried.gate) == (ACTS[what], outcome.decision, gate)
+    assert (carried.actor, carried.seen) == (people.reviewer.user, approval.seen)
+    assert (str(new.artifacts[-1].kind), mirror.pk) == ("ledger", f"{story.relay.pk}.1.p{carried.seq}")
     assert (mirror.by, mirror.leg, mirror.relay) == ("person", old_row.leg, story.relay)
     told = json.loads(mirror.note)
-    detail = Decision.objects.get(seq=outcome.decision).detail
-    assert told.pop("decision") == outcome.decision
-    assert told and all(detail[key] == value for key, value in told.items())
+    assert told.pop("decision") == carried.seq
+    assert told and all(carried.detail[key] == value for key, value in told.items())
+    assert mirror.refs == ([QUESTION] if what == "answer" else [f"ledger:{mirror.pk}"])
     relay = Relay.objects.get(pk=story.relay.pk)
     assert new.next_action == ("Look at the stub first." if what == "next action" else old.next_action)
     assert new.open_questions == (() if what == "answer" else old.open_questions)
@@ -64,19 +76,28 @@ def test_a_change_is_a_decision_and_a_new_baton_of_the_same_leg(
     assert (new.objective.digest != old.objective.digest) is (what == "objective")
     assert new.objective.pin_id == old.objective.pin_id
     assert relay.policy.get("envelope", {}).get("turns") == (500 if what == "limit" else None)
-    assert check_chain() == 1
+    assert check_chain() == 2
 
 
-def test_all_of_them_in_one_decision(people: People, story: Story, gate: GateEpisode) -> None:
+def test_all_of_them_with_one_approval_are_decisions_of_their_own(
+    people: People, story: Story, gate: GateEpisode
+) -> None:
     every = {key: value for change in CHANGES.values() for key, value in change.items()}
     approve(people.reviewer, gate, **every)
     new = current(story.relay)
+    rows = list(Decision.objects.filter(detail__of=1).order_by("seq"))
+    assert [row.act for row in rows] == list(ACTS.values())
+    pointed = [LedgerRow.objects.get(pk=artifact.ref) for artifact in new.artifacts[-len(rows) :]]
+    assert [json.loads(mirror.note)["decision"] for mirror in pointed] == [row.seq for row in rows]
+    # beside them the relay's own record, because it goes on
+    owed = Outbox.objects.filter(relay=story.relay, done_at=None).exclude(target=f"{story.relay.pk}.state")
+    assert {row.target for row in owed} >= {pointed[-1].pk, str(Baton.objects.get(current=True).pk)}, (
+        "the note and the ledger's ref, so that another host takes up what was decided"
+    )
+    assert check_chain() == 6
     assert new.next_action == "Look at the stub first."
     assert (new.open_questions, new.cursor.held_region) == ((), ("work/**",))
     assert new.objective.text == "Close the issues that matter"
-    assert set(json.loads(LedgerRow.objects.get(pk=new.artifacts[-1].ref).note)) == {
-        "decision", "next_action", "answers", "region", "sets", "objective_digest",
-    }  # fmt: skip
 
 
 def test_nothing_carried_leaves_the_baton_as_it_is(people: People, story: Story, gate: GateEpisode) -> None:
@@ -170,7 +191,8 @@ def test_a_question_without_a_pointer_is_answered_by_its_words(people: People, s
     approve(people.reviewer, gate, answers={"Is = allowed?": "Yes."})
     new = current(story.relay)
     row = LedgerRow.objects.get(pk=new.artifacts[-1].ref)
-    assert json.loads(row.note)["answers"] == {"Is = allowed?": "Yes."}
+    told = json.loads(row.note)
+    assert (told["question"], told["answer"]) == ("Is = allowed?", "Yes.")
     assert row.refs == [f"ledger:{row.pk}"]
     assert len(new.open_questions) == 1  # the other question stays open
 
@@ -185,10 +207,12 @@ def test_long_answers_still_mirror_as_json(people: People, story: Story) -> None
     for n, label in enumerate(labels):
         Fact.objects.create(leg=story.legs[1], seq=90 + n, kind="open_question", label=label, at=story.clock)
     gate = story.park()
-    outcome = approve(people.reviewer, gate, answers=dict.fromkeys(labels, "y" * 400))
-    told = json.loads(LedgerRow.objects.get(pk=current(story.relay).artifacts[-1].ref).note)
-    assert told["decision"] == outcome.decision
-    assert Decision.objects.get(seq=outcome.decision).detail["answers"] == dict.fromkeys(labels, "y" * 400)
+    approve(people.reviewer, gate, answers=dict.fromkeys(labels, "\u00e4" * 240))
+    rows = list(Decision.objects.filter(act="answer").order_by("seq"))
+    assert {row.detail["question"]: row.detail["answer"] for row in rows} == dict.fromkeys(labels, "\u00e4" * 240)
+    for row, artifact in zip(rows, current(story.relay).artifacts[-12:], strict=True):
+        mirror = LedgerRow.objects.get(pk=artifact.ref)
+        assert len(mirror.note) <= 500 and json.loads(mirror.note)["decision"] == row.seq
 
 
 def test_without_a_baton_only_what_the_relay_keeps_is_carried(people: People) -> None:
@@ -200,6 +224,8 @@ def test_without_a_baton_only_what_the_relay_keeps_is_carried(people: People) ->
     assert approve(people.reviewer, gate, objective="Another goal", sets=["leg.turns=9"]).state == "requested"
     relay.refresh_from_db()
     assert (relay.objective, relay.policy["leg"]["turns"]) == ("Another goal", 9)
+    rows = LedgerRow.objects.filter(relay=relay, leg=None, by="person").order_by("id")
+    assert [row.pk for row in rows] == [f"{relay.pk}.r.p{seq}" for seq in (2, 3)], "the first baton points at them"
 
 
 # --- BUDGET_EXHAUSTED
@@ -227,10 +253,13 @@ def test_a_spent_envelope_needs_a_limit_that_leaves_something(people: People, st
 
 @pytest.mark.parametrize("new", ["envelope.turns=42", "envelope.turns=none"])
 def test_with_a_higher_limit_it_goes_on_and_what_is_spent_stays_spent(new: str, people: People, story: Story) -> None:
-    Relay.objects.filter(pk=story.relay.pk).update(turns_used=41, policy={"envelope": {"turns": 40}})
+    Relay.objects.filter(pk=story.relay.pk).update(
+        turns_used=41, policy={"envelope": {"turns": 40}}, warned_axes=["turns", "legs", SPEND_UNKNOWN]
+    )
     assert approve(people.reviewer, story.park("BUDGET_EXHAUSTED"), sets=[new]).state == "requested"
     relay = Relay.objects.get(pk=story.relay.pk)
-    assert (relay.turns_used, relay.warned_axes) == (41, [])
+    # the axis with a new limit may warn again; of the others, and of unpriced calls, a person knows already
+    assert (relay.turns_used, relay.warned_axes) == (41, ["legs", SPEND_UNKNOWN])
 
 
 def test_a_new_mode_is_the_relays_mode(people: People, gate: GateEpisode) -> None:
@@ -253,4 +282,5 @@ def test_a_refusal_may_set_a_new_objective(people: People, story: Story, gate: G
     assert gate.state == GateState.REFUSED
     new = current(story.relay)
     assert new.objective.text == Relay.objects.get(pk=story.relay.pk).objective == "Close the issues that matter"
-    assert Decision.objects.get().detail["objective_digest"] == new.objective.digest
+    assert Decision.objects.get(act="objective").detail["objective_digest"] == new.objective.digest
+    assert Decision.objects.get(act="refuse").detail["carries"] == ["objective"]

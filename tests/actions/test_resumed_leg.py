@@ -8,7 +8,7 @@ import pytest
 
 from relays.actions import park, resume
 from relays.actions.base import Usage
-from relays.models import Baton, Check, GateState, LedgerRow, RelayStatus
+from relays.models import Baton, Check, Decision, GateState, LedgerRow, RelayStatus
 from tests.actions.acts import approve, check_chain
 from tests.driver.course import Course, operator, reviewer
 
@@ -64,7 +64,10 @@ def test_a_decision_with_every_change_then_fresh(course: Started) -> None:
     # the envelope is spent again: what was used stays used, and a second episode asks
     assert run.relay.legs_used == 2
     assert run.waiting == ["BUDGET_EXHAUSTED"]
-    assert check_chain() == 3
+    acts = list(Decision.objects.order_by("seq").values_list("act", flat=True))
+    carried_acts = ["next_action", *["answer"] * len(questions), "region", "limit", "objective"]
+    assert acts == ["start", "approve", *carried_acts, "resume"]
+    assert check_chain() == len(acts)
 
 
 def test_a_persons_park_between_legs_goes_on_from_the_same_baton(course: Started) -> None:

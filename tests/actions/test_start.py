@@ -9,7 +9,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from relays.actions.base import Held, NotPermitted, Refused, Usage
-from relays.actions.start import StartRequest, start
+from relays.actions.start import StartRequest, in_words, start
 from relays.driver import places
 from relays.models import Decision, Leg, LegState, RegionLease, Relay, RelayStatus
 from tests import builders
@@ -67,12 +67,17 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "objective 1 MB": ({"objective": "x" * 1024 * 1024}, "longer than 4096 bytes"),
     "objective that escapes": ({"objective": "<" * 4096}, "shorten the objective"),
     "region too long": ({"region": [f"{n:03d}{'x' * 470}/**" for n in range(64)]}, "fewer or shorter globs"),
-    "prose": ({"done_when": "everything is nice"}, "prose goals are not driven yet"),
-    "half prose": ({"done_when": "issues:none open and good"}, "prose goals are not driven yet"),
+    "prose": ({"done_when": "everything is nice"}, "is prose ('everything is nice': it is none of the clauses"),
+    "half prose": ({"done_when": "issues:none open and good"}, "is prose ('good': it is none"),
     "done_when empty": ({"done_when": ""}, "done_when"),
     "done_when lines": ({"done_when": "issues:none open\nfile:x"}, "done_when"),
     "done_when 1 MB": ({"done_when": "x" * 1024 * 1024}, "more than 500"),
-    "watch": ({"watch": True}, "--watch is not driven yet"),
+    "watch": ({"watch": True}, "envelope: a watch needs at least one limit"),
+    "watch in prose": ({"watch": True, "done_when": "all is nice", "sets": ["envelope.legs=2"]}, "no store can say"),
+    "watch with cmd": (
+        {"watch": True, "done_when": 'cmd:"true"', "sets": ["envelope.legs=2"]},
+        "every: a watch with a cmd clause needs it",
+    ),
     "absolute region": ({"region": ["/etc/**"]}, "'/etc/**'"),
     "region up": ({"region": ["../x"]}, "'../x'"),
     "region control": ({"region": ["a\x1b[31m"]}, "control"),
@@ -154,6 +159,48 @@ def test_the_repositorys_own_policy_only_tightens(people: People, repo: Path) ->
         with pytest.raises(Usage, match=key):
             start(people.operator, request(repo, region=["b/**"]))
     assert everything() == before
+
+
+def test_each_layer_of_the_policy_wins_over_the_one_before_it(people: People, repo: Path, settings: Any) -> None:
+    """rules.md, Policy is data: "defaults < site < the repository's `[relay]` in `dos.toml` < start. A repository may
+    only tighten; it may never set commands, approvals, four-eyes or the envelope"."""
+    settings.SITE_POLICY = {"no_progress_legs": 5, "ceiling": 0.8, "approvals": 2, "envelope": {"legs": 40}}
+
+    def made(region: str, **values: Any) -> dict[str, Any]:
+        found = start(people.operator, request(repo, region=[region], **values)).policy
+        return {key: found[key] for key in ("no_progress_legs", "ceiling", "approvals", "drain_turns")} | {
+            "legs": found["envelope"]["legs"]
+        }
+
+    site = {"no_progress_legs": 5, "ceiling": 0.8, "approvals": 2, "drain_turns": 3, "legs": 40}
+    assert made("a/**") == site, "the site's word over the default's, and the default's where it says nothing"
+    builders.commit(repo, {"dos.toml": "[relay]\nceiling = 0.7\nno_progress_legs = 4\n"}, "Tighten")
+    assert made("b/**") == {**site, "ceiling": 0.7, "no_progress_legs": 4}
+    assert made("c/**", policy={"ceiling": 0.85}, sets=["envelope.legs=50", "approvals=1"]) == {
+        "no_progress_legs": 4, "ceiling": 0.85, "approvals": 1, "drain_turns": 3, "legs": 50,
+    }, "a start may loosen what site and repository said"  # fmt: skip
+    # tightening is measured against the site's word: what were tighter than the default is looser here
+    for line, key in [("ceiling = 0.85", "ceiling"), ("no_progress_legs = 6", "no_progress_legs")]:
+        builders.commit(repo, {"dos.toml": f"[relay]\n{line}\n"}, "Loosen")
+        with pytest.raises(Usage, match=f"{key}: a repository may only tighten it"):
+            start(people.operator, request(repo, region=["d/**"]))
+    forbidden = [("envelope.legs = 2", "envelope.legs"), ("four_eyes = true", "four_eyes"), ('green = ""', "green")]
+    for line, key in forbidden:
+        builders.commit(repo, {"dos.toml": f"[relay]\n{line}\n"}, "Not its own to say")
+        with pytest.raises(Usage, match=f"{key}: a repository may not set it"):
+            start(people.operator, request(repo, region=["d/**"]))
+
+
+def test_a_watch_and_a_goal_in_prose_start_with_a_limit_and_say_what_they_are(people: People, repo: Path) -> None:
+    watch = start(people.operator, request(repo, region=["a/**"], watch=True, sets=["envelope.legs=9"]))
+    prose = start(people.operator, request(repo, region=["b/**"], done_when="it reads well", sets=["envelope.wall=2h"]))
+    plain = start(people.operator, request(repo, region=["c/**"]))
+    assert (Relay.objects.get(pk=watch.pk).watch, Relay.objects.get(pk=prose.pk).watch) == (True, False)
+    assert "idles while it holds" in in_words(watch)
+    assert "never true by itself" in in_words(prose) and "DONE_UNCONFIRMED" in in_words(prose)
+    assert "'it reads well'" in in_words(prose), "it names the clause"
+    assert in_words(plain) == ""
+    assert Decision.objects.get(relay=watch).detail["watch"] is True
 
 
 def test_an_overlapping_region_names_its_holder_and_a_disjoint_one_starts(people: People, repo: Path) -> None:

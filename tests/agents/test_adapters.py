@@ -79,6 +79,7 @@ def test_the_command_adapter_starts_what_it_was_given(monkeypatch):
         ({"argv": "a", "shell": "1"}, "'shell' is not known"),
         ({"argv": "a", "env": "RELAY_TOKEN"}, "'RELAY_TOKEN' is not allowed"),
         ({"argv": "a", "env": "A B"}, "'A B' is not allowed"),
+        ({"argv": "a", "reconnect": "yes"}, "reconnect='yes' is neither 0 nor 1"),
     ],
 )
 def test_command_arguments_are_refused_in_one_line(args, said):
@@ -86,6 +87,15 @@ def test_command_arguments_are_refused_in_one_line(args, said):
         registry.adapter("command").check_args(args)
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_only_an_agent_that_says_so_is_taken_over():
+    """rules.md, The driver: "re-adopt where the adapter can, else end it"."""
+    command = registry.adapter("command")
+    for args, can in [({"argv": "a"}, False), ({"argv": "a", "reconnect": "0"}, False), ({"reconnect": "1"}, True)]:
+        command.check_args({"argv": "a", **args})
+        assert command.reconnects(args) is can
+    assert registry.adapter("scripted").reconnects({"reconnect": "1"}) is False
 
 
 def test_env_names():

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relays.agents.channel import LINE_CAP, Channel, LineReader
+from relays.agents.channel import LINE_CAP, Channel, ChannelError, LineReader
 
 BOUNDARY = b'{"kind":"boundary","seq":1,"next_actions":[],"final":false}\n'
 
@@ -252,3 +252,27 @@ def test_what_a_killed_agent_still_said_is_drained(start, channel, until):
     channel.close()
     assert channel.closed
     assert channel.fds() == []
+
+
+def test_a_stream_that_grows_without_end_is_cut_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("relays.agents.channel.STREAM_BYTES", 1000)
+    with Channel(tmp_path) as channel, connect(channel) as agent:
+        agent.sendall(b'{"kind":"noise"}\n' * 500)
+        agent.shutdown(socket.SHUT_WR)
+        heard = [line for _ in range(20) for line in channel.wait(0.1)]
+    kept = (tmp_path / "stream.ndjson").read_bytes()
+    assert len(heard) == 500  # what is not kept is heard all the same
+    assert len(kept) < 1100
+    assert kept.endswith(b"too large\n")
+
+
+@pytest.mark.parametrize("trap", ["link", "fifo", "folder"])
+def test_what_lies_in_the_streams_place_is_not_written_to(tmp_path, trap):
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    place = tmp_path / "leg" / "stream.ndjson"
+    place.parent.mkdir()
+    {"link": lambda: place.symlink_to(victim), "fifo": lambda: os.mkfifo(place), "folder": place.mkdir}[trap]()
+    with pytest.raises(ChannelError, match="remove what lies there"):
+        Channel(place.parent)
+    assert victim.read_text() == "kept"

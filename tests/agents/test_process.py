@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from relays.agents import process
+from relays.agents import contained, process
 from relays.agents.process import Containment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +31,7 @@ KINDS = [Containment.NAMESPACE, Containment.USER_NAMESPACE, Containment.SUBREAPE
 
 def allowed(kind: Containment, strongest: Containment) -> None:
     if kind in (Containment.NAMESPACE, Containment.USER_NAMESPACE):
-        prefix = process._prefix(kind)
+        prefix = contained.prefix_of(kind)
         if not prefix or subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode != 0:
             pytest.skip(f"this machine does not allow {kind}")
 
@@ -108,7 +108,7 @@ def test_what_a_clean_exit_left_running_is_ended(start, until, strongest, kind):
 LAUNCHER = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from relays.agents import process
+from relays.agents import contained, process
 kind = process.Containment(sys.argv[4]) if sys.argv[4] else None
 agent = process.launch(
     [sys.executable, "-c", sys.argv[2]], cwd="/", env={"PATH": "/usr/bin:/bin"}, marker=sys.argv[3],

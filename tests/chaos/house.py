@@ -1,22 +1,24 @@
-"""A house of its own for kill tests: database, broker, worker and beat in one folder, driven by commands."""
+"""A house of its own for kill tests: database, broker, workers, beat and people in one folder."""
 
 import contextlib
 import json
 import os
+import random
 import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
+
+from tests import histories
 
 ROOT = Path(__file__).resolve().parents[2]
 MANAGE = [sys.executable, str(ROOT / "manage.py")]
 
 
 class House:
-    """Everything under `folder`; `kill_*` are SIGKILL, as a machine would do it."""
+    """Everything under `folder`; `kill_*` are SIGKILL, as a machine would do it. Changes of state are recorded."""
 
     def __init__(self, folder: Path) -> None:
         self.var = folder / "var"
@@ -24,30 +26,48 @@ class House:
         self.env.pop("DATABASE_URL", None)
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         subprocess.run([*MANAGE, "migrate", "-v0"], env=self.env, check=True, cwd=ROOT)
+        with contextlib.closing(self._connect()) as connection:
+            for statement in histories.SQLITE:
+                connection.execute(statement)
+            connection.commit()
 
     # --- processes
 
     def start(self, name: str) -> None:
+        """`beat`, or a worker: any name that begins so."""
         celery = [sys.executable, "-m", "celery", "-A", "relaysite"]
-        argv = {
-            "worker": [*celery, "worker", "-c", "1", "-l", "ERROR", "--without-gossip", "--without-mingle"],
-            "beat": [*celery, "beat", "-l", "ERROR", "--pidfile", ""],
-        }[name]
+        argv = [*celery, "beat", "-l", "ERROR", "--pidfile", ""]
+        if name.startswith("worker"):
+            argv = [*celery, "worker", "-n", name, "-c", "1", "-l", "ERROR", "--without-gossip", "--without-mingle"]
         log = (self.var / f"{name}.log").open("ab")
         self.children[name] = subprocess.Popen(
             argv, env=self.env, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
         log.close()
 
-    def kill_worker(self) -> None:
-        child = self.children.pop("worker")
+    def people(self, requests: list[dict[str, Any]]) -> list[str]:
+        """They start these relays and then approve whatever waits; the relays' ids."""
+        log = (self.var / "people.log").open("ab")
+        child = subprocess.Popen(
+            [sys.executable, "-m", "tests.chaos.people", *map(json.dumps, requests)],
+            env=self.env, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True,
+        )  # fmt: skip
+        log.close()
+        self.children["people"] = child
+        assert child.stdout is not None
+        said = [child.stdout.readline() for _ in requests]
+        assert all(said), self.logs()
+        return [json.loads(line)["relay"] for line in said]
+
+    def kill_worker(self, name: str) -> None:
+        child = self.children.pop(name)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()
 
-    def kill_supervisor(self) -> bool:
+    def kill_supervisor(self, relay: str) -> bool:
         """Whether there was one to kill."""
-        row = self.one("SELECT pid FROM relays_driverclaim WHERE holder <> ''")
+        row = self.one("SELECT pid FROM relays_driverclaim WHERE holder <> '' AND relay_id = ?", relay)
         if row is None:
             return False
         try:
@@ -56,51 +76,53 @@ class House:
             return False
         return True
 
+    def kill_agent(self, relay: str, dice: random.Random) -> bool:
+        """One process of the living leg's agent: its wrapper, itself or a tool. Whether there was one."""
+        row = self.one(
+            "SELECT marker FROM relays_leg WHERE relay_id = ? AND marker <> '' ORDER BY number DESC LIMIT 1", relay
+        )
+        found = sorted(marked({row[0]})) if row else []
+        if not found:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(dice.choice(found), signal.SIGKILL)
+            return True
+        return False
+
     def close(self) -> None:
         for child in self.children.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-        self.kill_supervisor()
+            for pipe in (child.stdin, child.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+        for (relay,) in self.all("SELECT id FROM relays_relay"):
+            self.kill_supervisor(relay)
+        for pid in marked(self.markers()):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def markers(self) -> set[str]:
+        """Of every agent that was ever started here."""
+        return {row[0] for row in self.all("SELECT marker FROM relays_leg WHERE marker <> ''")}
 
     # --- what is stored
 
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.var / "relaysite.sqlite3", timeout=20)
+
     def one(self, query: str, *values: object) -> Any:
-        with contextlib.closing(sqlite3.connect(self.var / "relaysite.sqlite3", timeout=20)) as connection:
+        with contextlib.closing(self._connect()) as connection:
             return connection.execute(query, values).fetchone()
 
     def all(self, query: str, *values: object) -> list[Any]:
-        with contextlib.closing(sqlite3.connect(self.var / "relaysite.sqlite3", timeout=20)) as connection:
+        with contextlib.closing(self._connect()) as connection:
             return connection.execute(query, values).fetchall()
 
-    def status(self, relay: str) -> str:
-        return str(self.one("SELECT status FROM relays_relay WHERE id = ?", relay)[0])
-
-    # --- the command line
-
-    def relay(self, *arguments: str, ok: tuple[int, ...] = (0,)) -> Any:
-        done = subprocess.run(
-            [*MANAGE, "relay", *arguments, "--json"], env=self.env, cwd=ROOT, capture_output=True, timeout=60
-        )
-        assert done.returncode in ok, (arguments, done.returncode, done.stderr.decode())
-        return json.loads(done.stdout) if done.stdout.strip() else None
-
-    def wait_for_claim(self, relay: str, resting: set[str], seconds: float) -> bool:
-        """Wait until a supervisor drives the relay; False when it rests instead."""
-        deadline = time.monotonic() + seconds
-        while self.one("SELECT 1 FROM relays_driverclaim WHERE holder <> ''") is None:
-            if self.status(relay) in resting:
-                return False
-            assert time.monotonic() < deadline, f"nobody drives {relay} after {seconds} s: {self.logs()}"
-            time.sleep(0.05)
-        return True
-
-    def wait_for(self, relay: str, statuses: set[str], seconds: float) -> str:
-        deadline = time.monotonic() + seconds
-        while (status := self.status(relay)) not in statuses:
-            assert time.monotonic() < deadline, f"{relay} is {status}, not {statuses}, after {seconds} s: {self.logs()}"
-            time.sleep(0.05)
-        return status
+    def statuses(self) -> dict[str, str]:
+        return dict(self.all("SELECT id, status FROM relays_relay"))
 
     def logs(self) -> str:
         """The end of every log, for the words of a failed test."""
@@ -111,11 +133,12 @@ class House:
         return "\n".join(found)
 
 
-def processes_with(entry: str) -> list[int]:
-    """Pids whose environment has this `NAME=value`: a relay's agent and all that it started."""
+def marked(markers: set[str]) -> list[int]:
+    """Pids whose environment has one of these markers: agents and all that they started."""
+    wanted = {f"RELAY_MARKER={marker}".encode() for marker in markers}
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            if entry.encode() in (place / "environ").read_bytes().split(b"\0"):
+            if wanted & set((place / "environ").read_bytes().split(b"\0")):
                 found.append(int(place.name))
     return found

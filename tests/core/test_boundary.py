@@ -1,12 +1,14 @@
 """The one decision at a boundary: every combination of what it is judged by, and the sentences it must keep."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from math import prod
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from relays.core.boundary import BoundaryDecision, BoundaryView, Green, Step, decide
+from relays.core.boundary import BoundaryDecision, BoundaryView, Green, Step, decide, owes_statement
 from relays.core.donewhen import DoneVerdict, Truth
 from relays.core.externalize import Culprit, GateVerdict
 from relays.core.rotation import AxisUse, CapVerdict
@@ -112,7 +114,7 @@ def test_shadow_and_advise_never_stop_a_leg_of_themselves(one: BoundaryView) -> 
     decision = decide(one)
     if one.mode is not Mode.ENFORCE and not one.draining and not one.final:
         assert decision.step in (Step.GO, Step.WIND_DOWN) and not decision.end
-        assert set(decision.would) == {"step", "hold", "end"}, "what enforce would have done is kept"
+        assert set(decision.would) == {"step", "hold", "end", "cause"}, "what enforce would have done is kept"
 
 
 @properties
@@ -129,8 +131,35 @@ def test_what_shadow_and_advise_would_have_done_is_what_enforce_does(one: Bounda
     decision = decide(one)
     if decision.would:
         enforced = decide(BoundaryView(**{**{n: getattr(one, n) for n in one.__slots__}, "mode": Mode.ENFORCE}))
-        assert decision.would == {"step": enforced.step, "hold": enforced.hold or "", "end": enforced.end}
+        assert decision.would == {
+            "step": enforced.step,
+            "hold": enforced.hold or "",
+            "end": enforced.end,
+            "cause": enforced.cause or "",
+        }
         assert (decision.hold, decision.armed) == (enforced.hold, enforced.armed)
+        assert decision.needs_green == enforced.needs_green, "what enforce would do hangs on it"
+
+
+@properties
+@given(views())
+def test_what_acts_in_every_mode_acts_as_in_enforce_below_the_ceiling(one: BoundaryView) -> None:
+    """rules.md, Advisory before enforcement: "envelope … and a person's park and stop always act"."""
+    if one.draining or one.final:
+        enforced = decide(replace(one, mode=Mode.ENFORCE, ceiling=False))
+        if one.draining or enforced.end:
+            assert decide(replace(one, mode=Mode.SHADOW)) == decide(replace(one, mode=Mode.ADVISE)) == enforced
+
+
+@properties
+@given(views())
+def test_advise_tells_whatever_enforce_does_not_let_pass(one: BoundaryView) -> None:
+    """rules.md, Advisory before enforcement: "advise answers `wind_down <HOLD>`, shadow `go`", also at the ceiling."""
+    told, enforced = decide(replace(one, mode=Mode.ADVISE)), decide(replace(one, mode=Mode.ENFORCE))
+    if told.would:
+        held = f" {enforced.hold}" if enforced.hold else ""
+        assert told.answer == ("go" if enforced.step is Step.GO else f"wind_down{held}")
+        assert decide(replace(one, mode=Mode.SHADOW)).answer == "go"
 
 
 @properties
@@ -163,7 +192,7 @@ def test_what_fires_has_its_green_answer_and_below_a_drain_its_cap(one: Boundary
 @given(views())
 def test_no_model_call_passes_the_ceiling(one: BoundaryView) -> None:
     decision = decide(one)
-    if one.ceiling and (one.mode is Mode.ENFORCE or one.draining):
+    if one.ceiling and one.mode is Mode.ENFORCE:
         assert decision.end or decision.step is Step.WAIT
         assert (decision.step is Step.WAIT) == bool(one.in_flight)
         assert decision.cause is Cause.CEILING
@@ -227,6 +256,35 @@ def test_hysteresis_is_recorded_and_the_leg_works_on() -> None:
 def test_a_capped_leg_below_the_ceiling_works_on() -> None:
     decision = decide(view(armed=True, cap=CAPPED))
     assert (decision.answer, decision.end) == ("wind_down ROTATION_CAPPED", False)
+
+
+def test_the_cap_is_the_stronger_hold_and_spares_the_green_command() -> None:
+    """rules.md, Reason tokens: "strongest first: … `ROTATION_CAPPED`, `NOT_AT_SAFE_POINT`"."""
+    for answer in (Green.FAILED, Green.NOT_KNOWN):
+        decision = decide(view(armed=True, cap=CAPPED, green=answer))
+        assert (decision.hold, decision.needs_green) == (Hold.ROTATION_CAPPED, False)
+
+
+def test_an_agent_that_ends_at_the_ceiling_of_a_watched_leg_ended_by_itself() -> None:
+    for mode in (Mode.SHADOW, Mode.ADVISE):
+        decision = decide(view(mode=mode, ceiling=True, final=True))
+        assert (decision.end, decision.cause) == (True, Cause.AGENT_EXIT)
+
+
+def test_a_drain_of_a_watched_leg_goes_on_to_its_safe_point_past_the_ceiling() -> None:
+    held = decide(view(mode=Mode.SHADOW, ceiling=True, draining="park", tree=TREES[1]))
+    assert (held.answer, held.end) == ("wind_down TREE_DIRTY_UNPARKED", False)
+    assert decide(view(mode=Mode.SHADOW, ceiling=True, draining="park")).end
+
+
+@pytest.mark.parametrize("draining", ["park", "stop", "envelope", "shutdown"])
+def test_who_owes_the_statement_of_the_gate(draining: str) -> None:
+    """rules.md, Externalize gate: "A leg that is armed or draining must have said `externalized`" """
+    for mode in Mode:
+        assert owes_statement(mode, armed=False, draining=draining), "a drain is told in every mode"
+        assert not owes_statement(mode, armed=False, draining="")
+        assert not owes_statement(mode, armed=False, draining="ceiling"), "nothing was told before it waits"
+        assert owes_statement(mode, armed=True, draining="") == (mode is not Mode.SHADOW), "never told in shadow"
 
 
 def test_neither_cap_nor_hysteresis_holds_an_agent_that_ends_by_itself() -> None:
@@ -294,3 +352,12 @@ def test_armed_is_sticky_and_phases_only_go_forward(steps: list[tuple[bool, bool
         if decision.end:
             return
         armed = decision.armed
+
+
+def test_an_end_that_an_agent_offers_waits_for_the_green_command() -> None:
+    """rules.md, done_when: "`green` and the cap are judged only where it would fire": at an agent's own end, too."""
+    for answer in (Green.FAILED, Green.NOT_KNOWN):
+        held = decide(view(final=True, green=answer))
+        assert (held.answer, held.end) == ("wind_down NOT_AT_SAFE_POINT", False)
+        assert decide(view(final=True, green=answer, told=True)).end, "told once"
+    assert decide(view(final=True, green=Green.PASSED)).end

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relays.core.events import DEPTH, KINDS, LINE_BYTES, SCHEMAS, SEQ_MAX, TOKENS_MAX, parse_line
+from relays.core import events
+from relays.core.eventforms import KINDS, SCHEMAS, TOKENS_MAX
+from relays.core.events import DEPTH, LINE_BYTES, SEQ_MAX, parse_line
 
 USAGE = {
     "model": "m",
@@ -277,3 +279,48 @@ def test_any_values_in_any_fields_never_raise(kind, change):
 def test_a_cut_line_never_raises(kind, data):
     whole = line(kind, WHOLE[kind])
     check(whole[: data.draw(st.integers(0, len(whole)))])
+
+
+# --- what a malformed line declared (rules.md, Externalize gate: "an unknown class is load-bearing")
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind", "label"),
+    [
+        (b'{"kind":"fact","seq":1,"label":"the port is 8080","class":5}', "fact", "the port is 8080"),
+        (b'{"kind":"fact","label":"no number"}', "fact", "no number"),
+        (b'{"kind":"fact","seq":-1,"label":"a bad number","class":"turn"}', "fact", "a bad number"),
+        (b'{"kind":"decision","seq":1,"label":"use WAL","pointer":7}', "decision", "use WAL"),
+        (b'{"kind":"dead_end","seq":1,"at":"yesterday","label":"no"}', "dead_end", "no"),
+        (b'{"kind":"open_question","seq":1,"label":["why"]}', "open_question", None),
+        (b'{"kind":"fact","seq":1,"label":"cut', "fact", None),
+        (b'{"kind": "fact" ,"seq":1,"seq":2,"label":"twice"}', "fact", None),
+        (b'{"kind":"fact","seq":1,"label":"\xff"}', "fact", None),
+        (b'{"kind":"fact","seq":1,"label":"' + b"x" * 300_000 + b'"}', "fact", None),
+        (b'{"kind":"fact","seq":1,"label":' + b"[" * 100 + b"]" * 100 + b"}", "fact", None),
+        (b'{"kind":"fact","seq":1,"label":"a\\u0000b"}', "fact", None),
+        (b'{"kind":"todo","seq":1,"id":"t","open":"yes"}', "fact", None),
+        (b'{"kind":"file_written","seq":1,"path":["/tmp/x"]}', "fact", None),
+    ],
+)
+def test_a_malformed_declaration_still_declares(raw, kind, label):
+    parsed = parse_line(raw)
+    assert parsed.event is None
+    declared = parsed.declares
+    assert declared is not None
+    assert (declared.kind, declared.seq) == (kind, -1)
+    assert declared.payload["label"] == label if label else "cannot be read" in declared.payload["label"]
+    assert "class" not in declared.payload and "backing" not in declared.payload
+    json.dumps(dict(declared.payload)).encode()
+
+
+@pytest.mark.parametrize(
+    "raw", [b"Compiling 3 files", b'{"kind":"usage","seq":1}', b'{"kind":"boundary","seq":1}', b"", b"{", b'"fact"']
+)
+def test_what_meant_no_declaration_declares_nothing(raw):
+    assert parse_line(raw).declares is None
+
+
+def test_no_number_of_an_agent_reaches_those_of_malformed_declarations():
+    assert parse_line(b'{"kind":"turn_started","seq":%d}' % (events.UNREAD - 1)).event is not None
+    assert parse_line(b'{"kind":"turn_started","seq":%d}' % events.UNREAD).event is None

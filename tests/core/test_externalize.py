@@ -6,7 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relays.core.externalize import FIXES, POINTER_FIXES, STATEMENT, UNREAD_TREE, LoadBearing, detect, ephemeral, gate
+from relays.core.externalize import (
+    ASK_AGAIN,
+    DETECTED,
+    FIXES,
+    POINTER_FIXES,
+    STATEMENT,
+    UNREAD_TREE,
+    LoadBearing,
+    detect,
+    ephemeral,
+    gate,
+)
 from relays.core.pointers import Answer, Kind, Verdict
 from relays.core.safepoint import TreeState
 from relays.core.vocabulary import Reason
@@ -109,6 +120,21 @@ def found(**traces: Any) -> tuple[LoadBearing, ...]:
         **traces,
     }
     return detect(**given_traces)
+
+
+@pytest.mark.parametrize("answer", [DANGLING, UNKNOWN])
+def test_work_of_earlier_legs_that_the_branch_lost_refuses(answer: Answer) -> None:
+    """rules.md, Externalize gate: "commits not on the branch" are found by the detector, whoever made them."""
+    (lost,) = found(cursor_lost=SHA)
+    assert (lost.kind, lost.backing, lost.source) == ("cursor_lost", f"commit:{SHA}", "detected")
+    verdict = gate([lost], {f"commit:{SHA}": answer}, statement_required=False, statement_holds=False)
+    (culprit,) = verdict.culprits
+    assert "bring the branch back" in FIXES["cursor_lost"]
+    assert culprit.fix == (FIXES["cursor_lost"] if answer is DANGLING else ASK_AGAIN)
+
+
+def test_every_finding_has_words() -> None:
+    assert set(DETECTED) == set(FIXES) - {"fact", "decision", "open_question", "dead_end", "statement"}
 
 
 def test_a_leg_without_a_trace_has_nothing_to_find() -> None:

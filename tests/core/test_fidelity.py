@@ -51,3 +51,8 @@ def test_one_dangling_pointer_violates_and_nothing_else_does(batons):
 @given(words)
 def test_unknown_pointers_move_the_score_nowhere(verdicts):
     assert score(verdicts).score == score([verdict for verdict in verdicts if verdict != "unknown"]).score
+
+
+def test_the_score_in_words_leaves_out_what_no_store_answered_for():
+    """rules.md, Computed verdicts: "verified / (verified + dangling) over ALL pointers, unknown shown beside it"."""
+    assert score(["verified"] * 9 + ["dangling"] * 5 + ["unknown"] * 3).text == "9/14"

@@ -303,6 +303,39 @@ def test_unknown_kinds_are_counted(leg):
     assert (leg.view.unknown_events, leg.view.last_seq) == (2, 2)
 
 
+# --- rules.md, Computed verdicts: tool errors "over how full the window was"
+
+
+def test_a_tool_call_belongs_to_the_tenth_of_the_window_that_was_full_when_it_started(leg):
+    leg.view.window = 1000
+    leg.tool("before the first call")
+    leg.call("a", input=99)
+    leg.tool("t", ok=False)
+    leg.call("b", input=100)
+    leg("tool_started", id="long", name="x")
+    leg.call("c", input=950)
+    leg("tool_ended", id="long", ok=False, result_tokens=1)
+    leg.tool("t")
+    leg.call("d", input=5000)
+    leg.tool("over", ok=False)
+    assert leg.view.fullness == {0: [2, 1], 1: [1, 1], 9: [2, 1]}
+    assert (leg.view.tool_calls, leg.view.tool_errors) == (5, 3)
+
+
+def test_a_tool_that_starts_twice_or_never_is_counted_once_or_not(leg):
+    leg.view.window = 10
+    leg("tool_started", id="t", name="x")
+    leg("tool_started", id="t", name="x")
+    leg("tool_ended", id="t", ok=False, result_tokens=1)
+    leg("tool_ended", id="t", ok=False, result_tokens=1)
+    assert leg.view.fullness == {0: [1, 1]}
+
+
+def test_without_a_window_nothing_is_said_about_fullness(leg):
+    leg.tool("t", ok=False)
+    assert leg.view.fullness == {}
+
+
 # --- properties
 
 ids = st.sampled_from(["a", "b", "c"])
@@ -348,7 +381,7 @@ def events_of(stream, start=0):
 
 
 def fold(events):
-    view = LegView()
+    view = LegView(window=1000)
     for event in events:
         view.apply(event)
     return view
@@ -398,6 +431,8 @@ def test_figures_are_those_of_their_parts(stream):
     assert view.peak == max((resident(call.buckets) for call in view.calls.values() if call.main), default=0)
     assert view.last_growth >= 0
     assert view.tool_errors <= view.tool_calls
+    assert sum(calls for calls, _ in view.fullness.values()) == view.tool_calls
+    assert sum(errors for _, errors in view.fullness.values()) == view.tool_errors
 
 
 def test_another_process_folds_the_same_view(tmp_path):

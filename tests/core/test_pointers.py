@@ -1,3 +1,6 @@
+import sys
+import unicodedata
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -9,6 +12,7 @@ from relays.core.pointers import (
     PointerError,
     Verdict,
     check_ref,
+    control_character,
     format_entry,
     one_line,
     parse_entry,
@@ -197,3 +201,9 @@ def test_one_line_cuts_at_a_character():
 
 def test_an_answer_has_its_own_empty_detail():
     assert Answer(Verdict.VERIFIED, "found").detail == {}
+
+
+def test_control_characters_are_those_of_unicode():
+    """baton.md, Bounds: "no CR, LF, NUL or other control character"."""
+    found = [code for code in range(sys.maxunicode + 1) if control_character(chr(code))]
+    assert found == [code for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Cc"]

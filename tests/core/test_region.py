@@ -165,38 +165,6 @@ def test_a_region_has_at_most_64_globs():
         check_region(globs)
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "disjoint"),
-    [
-        (["docs/**"], ["src/**"], True),
-        (["docs/a/**"], ["docs/b/**"], True),
-        (["docs/a"], ["docs/b"], True),
-        (["docs/a/**", "src/x/**"], ["docs/b/**", "src/y/**"], True),
-        (["docs/a/**", "src/**"], ["docs/b/**", "src/y/**"], False),
-        (["docs/a"], ["docs/a/b"], False),
-        (["docs/**"], ["docs/**"], False),
-        (["**"], ["docs/**"], False),
-        ([], ["docs/**"], False),
-        (["docs/*.md"], ["docs/*.txt"], False),  # a folder named x.md may hold y.txt
-        (["INDEX.md"], ["docs/**"], False),  # at any depth
-        (["docs/"], ["src/"], False),  # at any depth too
-        (["Docs/a/**"], ["docs/b/**"], True),
-        (["Docs/**"], ["docs/**"], False),  # one folder where the file system folds case
-        (["caf\u00e9/**"], ["cafe\u0301/**"], False),
-        (["!x/a"], ["y/b"], False),  # refused elsewhere, proves nothing here
-    ],
-)
-def test_disjointness_is_claimed_only_when_certain(a, b, disjoint):
-    assert proven_disjoint(a, b) is disjoint
-    assert proven_disjoint(b, a) is disjoint
-
-
-@given(st.lists(GLOB, min_size=1, max_size=3), st.lists(GLOB, min_size=1, max_size=3), PATH)
-def test_no_path_lies_in_both_of_two_disjoint_regions(a, b, path):
-    if proven_disjoint(a, b):
-        assert not (matches(a, path) and matches(b, path))
-
-
 @given(st.text("ab*?[!]-/.", max_size=12), PATH)
 def test_matching_never_raises(glob, path):
     assert glob_matches(glob, path) in (True, False)

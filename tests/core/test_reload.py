@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -283,3 +284,21 @@ def test_the_shape_of_a_check_from_outside():
     made = ladder(says("progress_cursor.start_sha", Verdict.DANGLING)).as_mapping()
     assert list(made) == ["outcome", "step", "path", "checks"]
     assert (made["outcome"], made["step"], made["path"]) == ("stale", 6, "progress_cursor.start_sha")
+
+
+def test_a_step_that_a_caller_may_not_take_is_named_and_stops_nothing():
+    """baton.md, The reader's ladder: every step "is kept as a record", also one that was left out."""
+    made = ladder(leave_out=frozenset({7, 8, 9}))
+    assert made.outcome == "fresh"
+    left = [one for one in made.checks if one.verdict == "left_out"]
+    assert {one.step for one in left} == {7, 8, 9}
+    assert all(one.verdict == "verified" for one in made.checks if one.step == 6)
+    assert sum(one.pointer for one in left) == sum(at.step == 7 and at.pointer is not None for at in pointers_of(BATON))
+
+
+def test_an_entry_whose_pointer_is_hostile_is_vouched_for_by_nobody():
+    """A baton that was accepted once under other bounds is read again; what is no pointer is never asked about."""
+    strange = replace(BATON, open_questions=("file:../secret which",))
+    assert [(at.path, at.pointer, at.special) for at in pointers_of(strange) if at.path.startswith("open")] == [
+        ("open_questions[0]", None, "no_pointer")
+    ]

@@ -210,3 +210,13 @@ def test_never_more_than_the_limit_in_any_window(gaps: list[int], limit: int) ->
             assert cap(entries, verdict.next_at, limit).admit
     for entry in entries:
         assert sum(entry <= other < entry + timedelta(hours=1) for other in entries) <= limit
+
+
+def test_the_fewest_tokens_that_arm_are_found_from_either_side() -> None:
+    """rules.md, Arm and fire: "used / cap ≥ mark (division form: 55/100 arms at 0.55)"."""
+    for window in (1, 3, 7, 100, 1000, 200_000):
+        for hundredths in range(1, 101):
+            policy = build({}, None, {"mark.context": hundredths / 100})
+            least = mark_tokens(policy, window)
+            assert least / window >= hundredths / 100
+            assert least == 1 or (least - 1) / window < hundredths / 100

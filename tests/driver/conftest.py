@@ -30,6 +30,7 @@ def course(
     # neither the broker nor a process of its own takes the next step: the test does
     monkeypatch.setattr("relaysite.celery.app.send_task", lambda *_, **__: None)
     monkeypatch.setattr(spawn, "supervisor", lambda relay_id, leg_pk: False)
+    monkeypatch.setattr(spawn, "looker", lambda relay_id: False)
     count = iter(range(100))
 
     def start(*, issues: int = 3, repo: Path | None = None, **values: Any) -> Course:

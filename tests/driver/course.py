@@ -59,6 +59,7 @@ def start_relay(
     region: Sequence[str] = (),
     mode: str = "",
     objective: str = "Close every open issue.",
+    watch: bool = False,
 ) -> Relay:
     """Start by the act that pages and the command line use."""
     reviewer()
@@ -71,6 +72,7 @@ def start_relay(
         agent_args=args,
         sets=["rotations_per_hour=0", *sets],
         mode=mode,
+        watch=watch,
     )
     return start.start(operator(), request)
 

@@ -1,5 +1,7 @@
 """What a committed transaction owes outside the database: done once however often it is tried, never given up."""
 
+import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -7,9 +9,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from relays.core.baton import TombstoneRecord
 from relays.driver import git as stores
-from relays.driver import outbox
-from relays.models import Baton, LedgerRow, Outbox
+from relays.driver import outbox, travel
+from relays.models import Baton, LedgerRow, Outbox, Relay
+from relays.stores import travel as travel_store
+from tests.actions.acts import current
 from tests.builders import git
 from tests.report_builders import Story
 
@@ -128,3 +133,56 @@ def test_the_ledger_travels_under_its_ref(story: Story) -> None:
     assert rows is not None
     assert [one["id"] for one in rows] == [f"{story.relay.pk}.{number}.e9" for number in (0, 1)]
     assert git(story.repo, "rev-parse", f"{ref}^") == first
+
+
+def test_two_legs_that_end_at_one_sha_append_to_its_note(story: Story) -> None:
+    """architecture.md: "two legs that end at one SHA append to its note"; whichever is written first."""
+    _, first = note_of(story)
+    story.leg(turns=1, made=False)
+    _, second = note_of(story)
+    assert first.pk != second.pk
+    assert outbox.carry_out() == 2
+    sha = json.loads(second.text)["tombstone"]["at_sha"]
+    assert sha == json.loads(first.text)["tombstone"]["at_sha"]
+    assert git(story.repo, "notes", f"--ref={NOTES}", "show", sha) == f"{first.text}\n\n{second.text}"
+
+
+def test_a_rebuilt_baton_is_noted_at_its_own_sha(story: Story) -> None:
+    story.leg(turns=1)
+    rebuilt = replace(
+        current(story.relay), tombstone=TombstoneRecord("RELAY_BATON_STALE", story.legs[0].end_sha, "rebuilt")
+    )
+    row = story.write(story.legs[1], rebuilt)
+    owe(story, Outbox.Kind.GIT_NOTE, str(row.pk))
+    assert outbox.carry_out() == 1
+    assert git(story.repo, "notes", f"--ref={NOTES}", "show", story.legs[0].end_sha) == row.text
+
+
+def test_what_is_owed_again_while_it_is_done_is_not_lost(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relay that is parked while its record is being written: the record is written once more."""
+    travel.owe(story.relay.pk, timezone.now())
+    real = outbox._do
+
+    def and_then_it_changes(row: Outbox) -> None:
+        real(row)
+        monkeypatch.undo()
+        Relay.objects.filter(pk=story.relay.pk).update(status="parked")
+        travel.owe(story.relay.pk, timezone.now())
+
+    monkeypatch.setattr(outbox, "_do", and_then_it_changes)
+    outbox.carry_out()
+    assert Outbox.objects.get(target=f"{story.relay.pk}.state").done_at is None
+    assert outbox.carry_out() == 1
+    record = travel_store.read_record(stores.store(story.relay), story.relay.pk)
+    assert record is not None and record.status == "parked"
+    assert Outbox.objects.filter(target=f"{story.relay.pk}.state").count() == 1
+
+
+def test_a_record_that_cannot_be_made_keeps_nothing_else_waiting(story: Story) -> None:
+    Relay.objects.filter(pk=story.relay.pk).update(start_sha="not a sha")
+    travel.owe(story.relay.pk, timezone.now())
+    row, _ = note_of(story)
+    assert outbox.carry_out() == 1
+    row.refresh_from_db()
+    assert row.done_at is not None
+    assert "start_sha" in Outbox.objects.get(target=f"{story.relay.pk}.state").error

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from relays.driver import advance, gates, reconcile
 from relays.models import DriverClaim, GateEpisode, GateState, Relay, RelayStatus
+from relays.reports import approvals
 from tests.report_builders import Story
 
 pytestmark = pytest.mark.django_db
@@ -38,8 +39,19 @@ def test_a_gate_expires_when_the_policy_says_so(
     gate.refresh_from_db()
     assert gate.state == state
     assert gate.relay.status == RelayStatus.PARKED
-    assert (gates.standing_refusal(gate.relay_id) is None) == (state == GateState.WAITING), "it is reopened first"
+    assert (approvals.standing_refusal(gate.relay_id) is None) == (state == GateState.WAITING), "it is reopened first"
     assert gates.expire(now) == 0
+
+
+def test_a_policy_that_does_not_read_keeps_no_other_gate_open(gate: GateEpisode, tmp_path: Path) -> None:
+    other = Story(tmp_path / "other")
+    other.leg(turns=2, reason="RELAY_PARKED_UNSAFE", cause="ceiling")
+    damaged = other.park()
+    GateEpisode.objects.filter(pk=damaged.pk).update(opened_at=gate.opened_at - timedelta(days=1))
+    Relay.objects.filter(pk=other.relay.pk).update(policy={"gate_expiry": "soon"})
+    Relay.objects.filter(pk=gate.relay_id).update(policy={"gate_expiry": "2d"})
+    assert gates.expire(gate.state_at + timedelta(days=2)) == 1
+    assert [one.state for one in GateEpisode.objects.order_by("pk")] == [GateState.EXPIRED, GateState.WAITING]
 
 
 def test_whoever_beat_least_lately_is_looked_at_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,10 @@
 """One supervisor for one relay: none beside a living one, none while one is being started."""
 
+import os
+import signal
+import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -8,6 +12,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from relays.agents import process, tree
 from relays.driver import places, spawn
 from relays.driver.claim import kernel_lock
 from relays.models import DriverClaim
@@ -33,6 +38,16 @@ def leg(started: list[dict[str, Any]]) -> Any:
 
 def spawned_at(relay_id: str) -> Any:
     return DriverClaim.objects.get(relay=relay_id).spawned_at
+
+
+def test_a_look_at_a_watch_is_a_process_like_a_supervisor_and_never_beside_one(leg: Any, started: list[Any]) -> None:
+    assert spawn.looker(leg.relay_id)
+    assert started[0]["argv"][2:] == ["relay", "look", leg.relay_id]
+    assert not spawn.looker(leg.relay_id) and not spawn.supervisor(leg.relay_id, leg.pk), "within its grace"
+    spawn.forget_spawn(leg.relay_id)
+    with kernel_lock(leg.relay_id):
+        assert not spawn.looker(leg.relay_id), "its driver lives"
+    assert len(started) == 1
 
 
 def test_it_is_a_process_of_its_own(leg: Any, started: list[dict[str, Any]]) -> None:
@@ -77,3 +92,68 @@ def test_one_that_ended_well_lets_the_next_start_at_once(leg: Any, started: list
     spawn.forget_spawn(leg.relay_id)
     assert spawn.supervisor(leg.relay_id, leg.pk)
     assert len(started) == 2
+
+
+# --- one that lives and does nothing
+
+HOLDS = """
+import fcntl, sys, time
+file = open(sys.argv[1], "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def holder(leg: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process of this host that holds the relay's lock and claim."""
+    path = places.lock_file(leg.relay_id)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    monkeypatch.undo()  # a process, really
+    with subprocess.Popen([sys.executable, "-S", "-c", HOLDS, str(path)], stdout=subprocess.PIPE) as holds:
+        try:
+            assert holds.stdout is not None and holds.stdout.readline() == b"held\n"
+            seen = tree.identity(holds.pid)
+            assert seen is not None
+            host = process.this_process()[3]
+            DriverClaim.objects.create(
+                relay_id=leg.relay_id, fence=1, holder=f"{host}:{holds.pid}", host=host, pid=holds.pid,
+                pid_started=seen[0], boot_id=seen[1], heartbeat=timezone.now(), spawned_at=timezone.now(),
+            )  # fmt: skip
+            yield holds
+        finally:
+            holds.kill()
+
+
+def silent(relay_id: str, minutes: int, seen: int | None = None) -> None:
+    """Its last heartbeat is so old, and it was seen so that many seconds ago."""
+    beat = timezone.now() - timedelta(minutes=minutes)
+    looked = beat if seen is None else timezone.now() - timedelta(seconds=seen)
+    DriverClaim.objects.filter(relay=relay_id).update(heartbeat=beat, spawned_at=looked)
+
+
+def test_a_stopped_supervisor_is_ended_when_patience_is_over(leg: Any, holder: Any) -> None:
+    os.kill(holder.pid, signal.SIGSTOP)
+    silent(leg.relay_id, 11)
+    assert not spawn.supervisor(leg.relay_id, leg.pk)
+    assert holder.poll() is None, "one look is not enough: the whole machine may have slept"
+    silent(leg.relay_id, 11, seen=9)
+    assert not spawn.supervisor(leg.relay_id, leg.pk)
+    assert holder.wait(timeout=20) == -signal.SIGKILL
+    with kernel_lock(leg.relay_id):
+        pass  # the kernel freed it: the next look starts another
+
+
+@pytest.mark.parametrize("why", ["it beats", "it woke up", "another host's", "another process"])
+def test_one_that_may_well_be_alive_is_left_alone(leg: Any, holder: Any, why: str) -> None:
+    silent(leg.relay_id, 11, seen=9)
+    changes: dict[str, dict[str, Any]] = {
+        "it beats": {"heartbeat": timezone.now() - timedelta(minutes=9)},
+        "it woke up": {"heartbeat": timezone.now()},
+        "another host's": {"host": "far"},
+        "another process": {"pid_started": 1},
+    }
+    DriverClaim.objects.filter(relay=leg.relay_id).update(**changes[why])
+    assert not spawn.supervisor(leg.relay_id, leg.pk)
+    assert holder.poll() is None

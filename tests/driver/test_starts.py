@@ -89,6 +89,28 @@ def test_a_start_that_leads_nowhere_carries_out_what_a_person_asked_meanwhile(
         assert relay.relay.status == RelayStatus.READY and relay.open_leg.number == 0
 
 
+@pytest.mark.parametrize("between", ["it is tried again", "a person approves it"])
+def test_a_commit_that_was_made_before_a_start_failed_is_still_the_legs_own(course: Start, between: str) -> None:
+    """rules.md, Verified progress: commits "created by its HEAD reflog during the leg", from its first start on."""
+    relay = course(**player([*commit("early.txt"), {"do": "exit", "code": 7}]))
+    relay.step()
+    early = relay.worktree.joinpath("early.txt")
+    assert early.exists() and relay.open_leg.attempts == 1 and relay.legs == []
+    if between == "a person approves it":
+        for _ in range(2):
+            relay.time_passes()
+            relay.step()
+        relay.approve("RELAY_PARKED_UNSAFE")
+    else:
+        relay.time_passes()
+    works = player([*commit("late.txt"), *turn(), *boundary("Go on.", final=True)])
+    Relay.objects.filter(pk=relay.pk).update(agent_args=works["args"])
+    relay.step()
+    (leg,) = relay.legs
+    assert leg.progress_detail["foreign"] == []
+    assert leg.progress == (2 if between == "it is tried again" else 4)
+
+
 def test_a_start_that_fails_from_a_gate_takes_it_back_with_its_error(course: Start) -> None:
     dirty = [*turn(950), {"do": "write", "path": "half.txt", "text": "x"}, *boundary("Go on.")]
     relay = course(

@@ -16,6 +16,7 @@ from relays.core import reset as reset_core
 from relays.core.baton import Baton
 from tests.builders import git, make_repo
 
+pytestmark = pytest.mark.django_db  # a database is made where a test asks for one, and a fixture does not
 ISSUES = 13
 
 
@@ -32,6 +33,7 @@ class Seen:
     climbs: list[dict[str, Any]] = field(default_factory=list)
     notes: int = 0
     legs_after: int = 0
+    verdicts: dict[str, str] = field(default_factory=dict)
     advanced: str = ""
 
     @property
@@ -50,7 +52,9 @@ def seen(django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest
 
         from relays import models
         from relays.driver import advance, outbox, spawn
+        from relays.reports import status
         from tests.driver.course import Course, start_relay
+        from tests.tamper import unguarded
 
         patch.setattr(settings, "RELAY_VAR", folder / "var")
         patch.setattr("relaysite.celery.app.send_task", lambda *_, **__: None)
@@ -67,10 +71,20 @@ def seen(django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest
         found.tombstones = list(models.Tombstone.objects.order_by("leg__number").values())
         found.climbs = list(models.Verification.objects.filter(purpose="reload").order_by("pk").values())
         found.notes = models.Outbox.objects.filter(kind="git_note", done_at__isnull=False).count()
+        found.verdicts = {name: line.verdict for name, line in status.verdict_lines(course.relay).items()}
         found.advanced = advance.advance(course.pk)
         found.legs_after = models.Leg.objects.count()
-        call_command("flush", interactive=False, verbosity=0)
+        with unguarded():
+            call_command("flush", interactive=False, verbosity=0)
     yield found
+
+
+def test_every_verdict_that_can_be_judged_holds(seen: Seen) -> None:
+    """rules.md, Computed verdicts: coverage and fidelity of twelve batons, peaks, commits, pin and tool errors."""
+    judged = {name: word for name, word in seen.verdicts.items() if name not in ("faithful", "cheaper")}
+    assert judged == dict.fromkeys(("flat", "fidelity", "coverage", "attribution", "objective", "rot"), "holds")
+    assert all(leg["coverage_made"] == leg["coverage_reached"] > 0 for leg in seen.legs[:-1])
+    assert seen.legs[-1]["coverage_made"] is None, "no successor has read the last baton"
 
 
 def test_the_relay_reaches_its_goal_after_twelve_rotations(seen: Seen) -> None:

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from relays.management.commands import relay as frame
+from tests.driver.conftest import course, meanwhile
+
+__all__ = ["course", "meanwhile"]  # a relay that really runs, for verbs that look at one
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,10 @@ def test_everything_at_once(cli: Cli, gate: GateEpisode) -> None:
         *["--set", "envelope.turns=500", "leg.turns=9", "--objective", "Close the issues that matter"],
     )
     assert (done.code, done.err) == (0, "")
-    detail = Decision.objects.get().detail
-    assert detail["answers"] == {"issue:#40": "Yes = no."}
-    assert detail["sets"] == ["envelope.turns=500", "leg.turns=9"]
+    details = {row.act: row.detail for row in Decision.objects.all()}
+    assert details["approve"]["carries"] == ["next_action", "answer", "region", "limit", "objective"]
+    assert (details["answer"]["question"], details["answer"]["answer"]) == ("issue:#40", "Yes = no.")
+    assert details["limit"]["sets"] == ["envelope.turns=500", "leg.turns=9"]
     assert Relay.objects.get().region == ["work/**", ".relay/**"]
 
 

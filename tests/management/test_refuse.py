@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from relays.models import GateEpisode, Relay
+from relays.models import Decision, GateEpisode, Relay
 from tests.actions.acts import everything, seen
 from tests.management.conftest import Cli
 from tests.report_builders import Story
@@ -32,6 +32,18 @@ def test_refuse_reopen_approve(cli: Cli, gate: GateEpisode) -> None:
     fresh = GateEpisode.objects.get(pk=again.json["gate"])
     assert cli("approve", fresh.pk, "--seen", seen(fresh), "--comment", "ok").code == 0
     assert Relay.objects.get().status == "ready"
+
+
+def test_a_refusal_carries_what_an_approval_may(cli: Cli, gate: GateEpisode) -> None:
+    done = cli(
+        *["refuse", gate.pk, "--seen", seen(gate), "--comment", "no", "--next-action", "Go on."],
+        *["--answer", "issue:#40=No.", "--region", "work/**", "--set", "leg.turns=9", "--objective", "Another"],
+    )
+    assert (done.code, done.err) == (0, "")
+    acts = list(Decision.objects.order_by("seq").values_list("act", flat=True))
+    assert acts == ["refuse", "next_action", "answer", "region", "limit", "objective"]
+    assert Relay.objects.get().status == "parked"
+    assert cli("resume", gate.relay_id).code == 0, "a new objective is a way out of a refusal"
 
 
 def test_then_stop(cli: Cli, gate: GateEpisode) -> None:

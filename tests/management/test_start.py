@@ -64,8 +64,8 @@ REFUSED: dict[str, tuple[list[str], int, str]] = {
     "wait negative": (["--wait=-1"], 2, "not a number of seconds"),
     "wait nan": (["--wait", "nan"], 2, "not a number of seconds"),
     "mode": (["--mode", "loud"], 2, "loud"),
-    "watch": (["--watch"], 2, "--watch is not driven yet"),
-    "prose": (["--done-when", "all is well"], 2, "prose goals are not driven yet"),
+    "watch": (["--watch"], 2, "envelope: a watch needs at least one limit"),
+    "prose": (["--done-when", "all is well"], 2, "envelope: a goal in prose needs at least one limit"),
     "objective": (["--objective", " \n "], 2, "objective is empty"),
     "objective NUL": (["--objective", "a\0b"], 2, "NUL"),
     "objective 1 MB": (["--objective", "x" * 1024 * 1024], 2, "4096 bytes"),
@@ -189,6 +189,30 @@ def test_wait_until_parked_tells_how_it_goes(here: None, cli: Cli, repo: Path) -
     assert GateEpisode.objects.get().token == "BUDGET_EXHAUSTED"
 
 
+def test_a_watch_that_holds_idles_at_once_and_exits_8(here: None, cli: Cli, repo: Path) -> None:
+    goal = ["--objective", "Keep it.", "--done-when", "file:README.md", "--agent", "scripted", "--watch"]
+    builders.commit(repo, {"README.md": "x\n", ".relay/issues.jsonl": None}, "Nothing is filed")
+    done = cli("start", "--repo", repo, *goal, "--set", "envelope.legs=5", "--wait", "60")
+    relay = Relay.objects.get()
+    assert done.code == 8
+    assert done.out.decode() == f"{relay.pk} idle done_when holds in the durable store, and nothing is pending\n"
+    assert done.err.splitlines()[0].startswith(f"{relay.pk}: done_when is an invariant")
+    assert (relay.status, relay.legs_used, GateEpisode.objects.count()) == (RelayStatus.IDLE, 0, 0)
+    assert cli("verify", relay.pk).code == 14, "no leg has ended, so there is no baton to verify"
+
+
+@pytest.mark.django_db
+def test_a_goal_in_prose_says_that_a_person_confirms_it(cli: Cli, repo: Path) -> None:
+    """rules.md, done_when: one clause that does not parse makes it prose, "and the start form and command say so"."""
+    prose = [*GOAL, "--done-when", "issues:none open and it reads well", "--set", "envelope.legs=5"]
+    done = cli("start", "--repo", repo, *prose, "--region", "a/**")
+    assert done.code == 0
+    for words in ("is prose", "'it reads well'", "never true by itself", "DONE_UNCONFIRMED"):
+        assert words in done.err
+    found = cli("start", "--repo", repo, *prose, "--region", "b/**", "--json")
+    assert (found.err, "never true by itself" in found.json["note"]) == ("", True)
+
+
 @pytest.mark.django_db
 def test_time_over_is_exit_9_and_the_relay_stays(cli: Cli, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from relays.driver import spawn
@@ -220,6 +244,32 @@ def test_from_nothing_to_done_as_a_real_command(tmp_path: Path, repo: Path) -> N
     assert json.loads(str(out))["status"] == "done"
     assert builders.git(repo, "for-each-ref", "refs/heads/relay")
     assert builders.git(repo, "status", "--porcelain") == ""
+
+
+@pytest.mark.slow
+def test_the_layers_of_the_policy_meet_in_a_real_command(
+    tmp_path: Path, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """rules.md, Policy is data: defaults < site < the repository's dos.toml (tighten only) < start, end to end."""
+    site = tmp_path / "site.toml"
+    site.write_text("[relay]\nceiling = 0.8\nno_progress_legs = 5\nunknown_patience = '20 min'\n")
+    builders.commit(repo, {"dos.toml": "[relay]\nceiling = 0.7\n"}, "Tighten")
+    monkeypatch.setenv("SITE_POLICY", str(site))
+    call = manage(tmp_path)
+    code, out, err = call("start", "--repo", repo, *GOAL, "--set", "no_progress_legs=4", "rotations_per_hour=0",
+                          "--wait", "90", "--json")  # fmt: skip
+    assert (code, err) == (0, ""), out
+    relay = json.loads(str(out))["relay"]
+    _, found, _ = call("status", relay, "--json")
+    assert {leg["ceiling_tokens"] for leg in json.loads(str(found))["legs"]} == {140_000}, "0.7 of 200,000"
+    builders.commit(repo, {"dos.toml": "[relay]\nceiling = 0.85\n"}, "Loosen")
+    code, out, err = call("start", "--repo", repo, *GOAL)
+    assert (code, out) == (2, "") and "ceiling: a repository may only tighten it: 0.8 may not become 0.85" in str(err)
+    site.write_text("[relay]\nceilin = 0.8\n")
+    code, out, err = call("list")
+    assert (code, out) == (2, "")
+    assert str(err).startswith(f"SITE_POLICY='{site}': policy key ceilin: unknown key, did you mean ceiling?")
+    assert str(err).count("\n") == 1
 
 
 @pytest.mark.django_db

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from relays.models import Relay
 from tests.actions.acts import seen
 from tests.management.conftest import Cli
 from tests.report_builders import Story
@@ -15,7 +16,7 @@ LEG = {
     "peak_tokens", "ceiling_tokens", "fidelity", "progress", "holds", "cost",
 }  # fmt: skip
 TOP = {"relay", "status", "ended", "objective", "legs", "gates", "verdicts", "readout"}
-VERDICTS = {"flat", "fidelity", "attribution", "objective", "rot", "faithful", "cheaper"}
+VERDICTS = {"flat", "fidelity", "attribution", "coverage", "objective", "rot", "faithful", "cheaper"}
 READOUT = ["objective", "budget", "resident_view", "assumptions", "reset", "memory", "cache"]
 
 
@@ -66,6 +67,14 @@ def test_words_for_a_person(cli: Cli, story: Story) -> None:
     assert text.startswith(f"{story.relay.pk} parked ")
     assert f"gate {gate.pk} RELAY_PARKED_UNSAFE waiting blocks next leg seen {seen(gate)}" in text
     assert "RELAY_ROTATED" in text and "TREE_DIRTY_UNPARKED" in text
+
+
+def test_the_score_of_a_watched_relay_is_said(cli: Cli, story: Story) -> None:
+    """rules.md, Advisory before enforcement: "how often the decision would have been right by later evidence"."""
+    assert b"advice" not in cli("status", story.relay.pk).out
+    assert cli("status", story.relay.pk, "--json").json["advisory"] is None
+    Relay.objects.filter(pk=story.relay.pk).update(mode="shadow")
+    assert b"advice (shadow): not yet" in cli("status", story.relay.pk).out
 
 
 def test_an_ended_relay_says_how_and_when(cli: Cli, story: Story) -> None:

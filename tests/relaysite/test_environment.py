@@ -79,6 +79,43 @@ def test_folder_is_made_and_relative_ones_lie_in_the_project(tmp_path: Path) -> 
     refused(lambda: Environment({"RELAY_VAR": str(tmp_path / "file" / "x")}).folder("RELAY_VAR", tmp_path), "RELAY_VAR")
 
 
+def test_a_site_policy_is_the_relay_table_of_a_file(tmp_path: Path) -> None:
+    """rules.md, Policy is data: the site's layer; a malformed one is refused with file and key."""
+    assert Environment({}).policy("SITE_POLICY") == {}
+    file = tmp_path / "site.toml"
+    file.write_text("[relay]\nno_progress_legs = 2\n[relay.envelope]\nlegs = 40\n", encoding="utf-8")
+    found = Environment({"SITE_POLICY": str(file)}).policy("SITE_POLICY")
+    assert found == {"no_progress_legs": 2, "envelope": {"legs": 40}}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("[relay]\nno_progres_legs = 2\n", ["policy key no_progres_legs", "did you mean no_progress_legs"]),
+        ("[relay]\nceiling = 7\n", ["policy key ceiling"]),
+        ("[relay.envelope]\nlegs = -1\n", ["policy key envelope.legs"]),
+        ("[relays]\nceiling = 0.5\n", ["policy key relays", "outside the one table"]),
+        ("ceiling = 0.5\n", ["policy key ceiling"]),
+        ("", ["policy key relay", "no [relay] table"]),
+        ("relay = 3\n", ["policy key relay", "must be a table"]),
+        ("[relay\n", ["policy key relay", "not valid TOML"]),
+        ("# " + "x" * 70_000, ["policy key relay", "longer than"]),
+        ("\udcff", ["cannot be read", "UTF-8"]),
+    ],
+)
+def test_a_malformed_site_policy_is_refused_with_its_file_and_key(
+    content: str, words: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "site.toml"
+    file.write_bytes(content.encode("utf-8", "surrogateescape"))
+    refused(lambda: Environment({"SITE_POLICY": str(file)}).policy("SITE_POLICY"), "SITE_POLICY", str(file), *words)
+
+
+def test_a_site_policy_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    for place in (tmp_path / "none.toml", tmp_path):
+        refused(lambda path=place: Environment({"SITE_POLICY": str(path)}).policy("SITE_POLICY"), str(place), "read")
+
+
 def test_sqlite_by_default_with_the_measured_options(tmp_path: Path) -> None:
     odd = tmp_path / "a %41 #1?"
     found = Environment({}).database("DATABASE_URL", odd)

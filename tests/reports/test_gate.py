@@ -9,6 +9,7 @@ from relays.core import baton as batons
 from relays.models import Baton, Check, Decision, Fact, GateEpisode, GateState, Leg
 from relays.reports import gate as report
 from tests.report_builders import Story
+from tests.tamper import unguarded
 from tests.web_builders import make_gate, make_leg, make_relay, make_user
 
 pytestmark = pytest.mark.django_db
@@ -56,7 +57,8 @@ def test_the_digest_stands_for_all_that_is_shown_and_for_nothing_else(story: Sto
     moved(report.seen_digest(gate, TIP))
     Check.objects.filter(verification__baton=current, verdict="unknown").update(verdict="dangling")
     moved(report.seen_digest(gate, TIP))
-    Baton.objects.filter(pk=current.pk).update(digest="c" * 64)
+    with unguarded():
+        Baton.objects.filter(pk=current.pk).update(digest="c" * 64)
     moved(report.seen_digest(gate, TIP))
 
 
@@ -103,6 +105,27 @@ def test_pointers_that_do_not_resolve_are_listed_with_their_evidence(story: Stor
     found = page(story, gate)
     assert [(check.path, check.verdict) for check in found.unresolved] == [("artifacts[1].ref", "unknown")]
     assert found.resolved == found.pointer_count - 1
+
+
+def test_what_the_detector_found_stands_with_its_fix(story: Story) -> None:
+    """rules.md, Externalize gate: "A refusal names each fact and what would externalize it"."""
+    gate, leg = story.park(), story.legs[-1]
+    made = {"leg": leg, "kind": "detected", "at": story.clock, "evidence": "no pointer"}
+    Fact.objects.create(**made, seq=0, durability="file_outside", label="/srv/notes.txt")
+    Fact.objects.create(
+        **{**made, "evidence": "exists, not on relay/x"},
+        seq=1, durability="cursor_lost", label="lost", backing=f"commit:{'a' * 40}", verdict="dangling",
+    )  # fmt: skip
+    tip, problem = report.branch_tip(gate.relay)
+    outside, lost = report.gate_page(gate, timezone.now(), tip, problem).loose
+    assert (outside.kind, outside.verdict) == ("a file outside the repository", "refused")
+    assert outside.fix == "move it into the repository and commit it"
+    assert (lost.kind, lost.verdict, lost.evidence) == (
+        "work that the branch lost",
+        "dangling",
+        "exists, not on relay/x",
+    )
+    assert lost.fix.startswith("bring the branch back")
 
 
 def test_approvals_count_people_of_this_round_only(story: Story) -> None:
@@ -154,7 +177,8 @@ def test_the_way_of_an_episode(state: str, places: list[str]) -> None:
 
 
 def test_a_baton_that_does_not_read_breaks_nothing(story: Story) -> None:
-    Baton.objects.filter(relay=story.relay, current=True).update(text="{")
+    with unguarded():
+        Baton.objects.filter(relay=story.relay, current=True).update(text="{")
     found = page(story, story.park())
     assert batons.read("{").baton is None
     assert (found.next_action, found.start) == ("", "")

@@ -10,9 +10,11 @@ from django.test.utils import CaptureQueriesContext
 
 from relays.core.objective import make_pin
 from relays.core.reset import omitted_spans
+from relays.driver import progress
 from relays.models import Assumption, Baton, Call, Decision, Leg, PageFault, Relay, ResetTransaction
 from relays.reports import status as report
 from tests.report_builders import Story
+from tests.tamper import unguarded
 from tests.web_builders import make_leg, make_relay, make_user
 
 pytestmark = pytest.mark.django_db
@@ -21,6 +23,9 @@ LEG_KEYS = [
     "leg", "state", "armed", "cause", "hold", "trace", "parent_trace", "reason", "at_sha", "started", "ended", "turns",
     "peak_tokens", "ceiling_tokens", "fidelity", "progress", "holds", "cost",
 ]  # fmt: skip
+
+
+VERDICTS = ("flat", "fidelity", "coverage", "attribution", "objective", "rot", "faithful", "cheaper")
 
 
 @pytest.fixture
@@ -49,7 +54,7 @@ def test_the_shape_of_status(story: Story) -> None:
     assert last["fidelity"] == {"verified": 0, "dangling": 0, "unknown": 0, "score": None}
     assert last["cost"]["unpriced_calls"] == 6
     assert last["parent_trace"] == found["legs"][1]["trace"]
-    assert list(found["verdicts"]) == ["flat", "fidelity", "attribution", "objective", "rot", "faithful", "cheaper"]
+    assert list(found["verdicts"]) == list(VERDICTS)
     assert set(found["verdicts"].values()) <= {"holds", "violated", "not yet"}
     assert (found["verdicts"]["faithful"], found["verdicts"]["cheaper"]) == ("not yet", "not yet")
     assert list(found["readout"]) == ["objective", "budget", "resident_view", "assumptions", "reset", "memory", "cache"]
@@ -110,9 +115,12 @@ def test_what_was_served_and_refused_is_counted_over_all_legs(story: Story) -> N
 
 
 def test_omitted_counts_turns_that_are_listed_as_one(story: Story) -> None:
-    last = ResetTransaction.objects.filter(old_leg__relay=story.relay).order_by("-id")[0]
-    last.omitted = [span.as_mapping() for span in omitted_spans(["0" * 64] * 7, listed=2)]
-    last.save()
+    old, new = story.legs[-1], story.leg(reason="")
+    omitted = [span.as_mapping() for span in omitted_spans(["0" * 64] * 7, listed=2)]
+    ResetTransaction.objects.create(
+        old_leg=old, new_leg=new, old_trace=old.trace, new_trace=new.trace, seed_digest="0" * 64, contributors=[],
+        omitted=omitted, rearm={}, at=story.clock,
+    )  # fmt: skip
     assert report.status(story.relay.pk)["readout"]["reset"].endswith(" omitted=7")
 
 
@@ -138,14 +146,58 @@ def test_a_dangling_pointer_violates_fidelity_and_unknown_never_counts_as_verifi
 def test_one_commit_in_two_legs_violates_attribution(story: Story) -> None:
     assert report.status(story.relay.pk)["verdicts"]["attribution"] == "holds"
     detail = Leg.objects.get(pk=story.legs[0].pk).progress_detail
-    Leg.objects.filter(pk=story.legs[1].pk).update(progress_detail=detail)
-    assert report.status(story.relay.pk)["verdicts"]["attribution"] == "violated"
+    progress.keep(story.legs[1], detail)
+    found = report.status(story.relay.pk)
+    assert found["verdicts"]["attribution"] == "violated"
+    assert found["verdict_details"]["attribution"]["numbers"]["shared"] == {detail["made"][0]: [0, 1]}
+
+
+def test_coverage_is_a_number_per_leg_and_holds_only_at_one(story: Story) -> None:
+    """rules.md, Computed verdicts: "a number per leg, and holds only at 1"; none judged is not yet."""
+    found = report.status(story.relay.pk)
+    assert found["verdicts"]["coverage"] == "not yet"
+    assert found["legs"][0]["coverage"] == {"made": None, "reached": None, "score": None}
+    Leg.objects.filter(pk=story.legs[0].pk).update(coverage_made=3, coverage_reached=3)
+    Leg.objects.filter(pk=story.legs[1].pk).update(coverage_made=0, coverage_reached=0)
+    found = report.status(story.relay.pk)
+    assert found["verdicts"]["coverage"] == "holds"
+    assert [leg["coverage"]["score"] for leg in found["legs"]] == [1.0, None, None]
+    Leg.objects.filter(pk=story.legs[1].pk).update(coverage_made=4, coverage_reached=3)
+    found = report.status(story.relay.pk)
+    assert (found["verdicts"]["coverage"], found["legs"][1]["coverage"]["score"]) == ("violated", 0.75)
+
+
+def test_rot_is_judged_by_fullness_too(story: Story) -> None:
+    for leg in story.legs:
+        Leg.objects.filter(pk=leg.pk).update(tool_calls=40, tool_errors=10, fullness={"1": [20, 0], "5": [20, 10]})
+    found = report.status(story.relay.pk)
+    assert found["verdicts"]["rot"] == "violated"
+    assert found["verdict_details"]["rot"]["numbers"]["fullness"]["fuller"]["errors"] == 30
+
+
+def test_no_verdict_reads_what_single_legs_made(story: Story) -> None:
+    """architecture.md, Sizes to hold: "Pages cost the same for a small and a large relay"."""
+    with CaptureQueriesContext(connection) as asked:
+        report.verdict_lines(story.relay)
+    assert not [query["sql"] for query in asked if "progress_detail" in query["sql"]]
+    assert len(asked) <= 7
+
+
+def test_a_low_axis_is_in_status_until_it_is_not_low(story: Story) -> None:
+    """rules.md, Budgets: "One warning when an axis first falls under a fifth"."""
+    low = {"turns_used": 33, "warned_axes": ["turns", "spend"], "policy": {"envelope": {"turns": 40, "spend": "9"}}}
+    Relay.objects.filter(pk=story.relay.pk).update(**low)
+    warning = {"axis": "turns", "limit": 40, "used": 33, "left": 7, "unknown": False}
+    assert report.status(story.relay.pk)["warnings"] == [warning]
+    Relay.objects.filter(pk=story.relay.pk).update(policy={"envelope": {"turns": 400}})
+    assert report.status(story.relay.pk)["warnings"] == []
 
 
 def test_a_new_objective_needs_a_decision(story: Story) -> None:
     assert report.status(story.relay.pk)["verdicts"]["objective"] == "holds"
     last = Baton.objects.get(relay=story.relay, current=True)
-    Baton.objects.filter(pk=last.pk).update(pin_digest="f" * 64)
+    with unguarded():
+        Baton.objects.filter(pk=last.pk).update(pin_digest="f" * 64)
     assert report.status(story.relay.pk)["verdicts"]["objective"] == "violated"
     Decision.objects.create(
         seq=1, relay=story.relay, act="approve", actor=make_user("", "reviewer"), previous="0" * 64, digest="1" * 64,

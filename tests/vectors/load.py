@@ -27,3 +27,9 @@ def vector(identifier: str) -> dict[str, Any]:
     """One pair by its id; KeyError when there is none."""
     rows = json.loads((_HERE / "reference.json").read_text(encoding="utf-8"))["vectors"]
     return {row["id"]: row for row in rows}[identifier]
+
+
+def areas() -> list[str]:
+    """The areas of the public reference, in its order."""
+    rows = json.loads((_HERE / "reference.json").read_text(encoding="utf-8"))["vectors"]
+    return list(dict.fromkeys(row["area"] for row in rows))

@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.html import escape
 
-from relays.models import Decision, Fact, GateEpisode, GateState, Leg
+from relays.models import Decision, Fact, GateEpisode, GateState, Leg, Relay
 from relays.reports.gate import branch_tip, seen_digest
 from relays.stores.worktree import WorkTree
 from tests import builders
@@ -103,9 +103,10 @@ def test_approve_with_a_chosen_next_action_and_an_answer(story: Story, gate: Gat
     )  # fmt: skip
     assert response.redirect_chain == [(reverse("gate", args=[gate.pk]), 303)]
     decision = Decision.objects.get(act="approve")
-    assert decision.detail["next_action"] == "Stub the gateway."
-    assert decision.detail["answers"] == {"issue:#40": "Yes, a sample is enough"}
-    assert decision.detail["policy"]["envelope"]["turns"] == 400
+    assert Decision.objects.get(act="next_action").detail["next_action"] == "Stub the gateway."
+    answer = Decision.objects.get(act="answer").detail
+    assert (answer["question"], answer["answer"]) == ("issue:#40", "Yes, a sample is enough")
+    assert Decision.objects.get(act="limit").detail["policy"]["envelope"]["turns"] == 400
     assert decision.seen
     gate.refresh_from_db()
     assert gate.state == GateState.REQUESTED
@@ -215,3 +216,61 @@ def test_only_the_state_refreshes_and_it_says_when_the_page_is_old(
     other = client.get(url, {"part": "state", "seen": "0" * 64}).content.decode()
     assert "Changed since you looked" in other
     assert client.get(url, {"part": "form"}).status_code == 404
+
+
+# --- what confirms: a goal in prose, and the objective
+
+
+def test_a_goal_in_prose_is_confirmed_or_sent_back_with_what_is_missing(story: Story, client_of: Clients) -> None:
+    """rules.md, done_when: "a reviewer confirms it (DONE_UNCONFIRMED) as a decision bound to what was shown"."""
+    Relay.objects.filter(pk=story.relay.pk).update(done_when="it reads <b>well</b>")
+    gate = story.park("DONE_UNCONFIRMED", items=["the agent ended without a next action"])
+    reviewer = client_of("reviewer")
+    text = text_of(reviewer, gate)
+    for words in ("Is this reached?", escape("it reads <b>well</b>"), "Confirm that it is reached", "Not reached"):
+        assert words in text
+    for words in ("Approve", "Narrowed region", "New limit", "Approving starts leg", "Approve and resume"):
+        assert words not in text, words
+    url = reverse("gate_decide", args=[gate.pk])
+    own = {"seen": seen(story, gate), "comment": "no", "next": "own", "next_own": "Write the last chapter."}
+    refused = reviewer.post(url, {**own, "decision": "approve"})
+    assert refused.status_code == 400
+    assert "refuse with --next-action or --objective" in refused.content.decode()
+    assert reviewer.post(url, {**own, "decision": "refuse"}).status_code == 303
+    assert Decision.objects.get(act="next_action").detail["next_action"] == "Write the last chapter."
+    text = text_of(reviewer, gate)
+    assert "Write the last chapter." in text and "carried by decision 1" in text
+    again = story.park("DONE_UNCONFIRMED")
+    answer = reviewer.post(
+        reverse("gate_decide", args=[again.pk]),
+        {"decision": "approve", "seen": seen(story, again), "comment": "It does."},
+        follow=True,
+    )
+    assert "the gate is confirmed" in answer.content.decode()
+    assert "The goal was confirmed" in answer.content.decode()
+    story.relay.refresh_from_db()
+    assert (story.relay.status, story.relay.ended_reason) == ("done", "RELAY_GOAL_DONE")
+
+
+def test_a_drift_shows_both_objectives_and_confirms_the_relays_own(story: Story, client_of: Clients) -> None:
+    """rules.md, Objective: a drift is never settled by guessing; approving says which one stands."""
+    Relay.objects.filter(pk=story.relay.pk).update(objective="Close <none> of them")
+    gate = story.park("OBJECTIVE_DRIFT", items=["objective drifted"])
+    reviewer = client_of("reviewer")
+    text = text_of(reviewer, gate)
+    for words in (escape("Close <none> of them"), "Close the open issues of acme/orders", "Confirm the objective"):
+        assert words in text
+    answer = reviewer.post(
+        reverse("gate_decide", args=[gate.pk]),
+        {"decision": "approve", "seen": seen(story, gate), "comment": "That one."},
+    )
+    assert answer.status_code == 303
+    assert Decision.objects.get(act="objective").detail["of"] == 1
+
+
+def test_what_is_typed_beside_a_plain_refusal_is_not_decided(
+    story: Story, gate: GateEpisode, client_of: Clients
+) -> None:
+    data = {"decision": "refuse", "seen": seen(story, gate), "comment": "no", "next": "Stub the gateway."}
+    assert client_of("reviewer").post(reverse("gate_decide", args=[gate.pk]), data).status_code == 303
+    assert list(Decision.objects.values_list("act", flat=True)) == ["refuse"]

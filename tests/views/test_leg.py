@@ -11,8 +11,9 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import escape
 
-from relays.models import Call, Fact, Leg, Relay
-from relays.reports import legs
+from relays.driver import rebaton
+from relays.models import Baton, Boundary, Call, Fact, Leg, Relay, ResetTransaction
+from relays.reports import legs, made
 from tests.report_builders import Story
 from tests.web_builders import make_leg, make_relay
 
@@ -53,6 +54,60 @@ def test_what_the_page_shows(story: Story, client_of: Clients) -> None:
     assert reverse("leg", args=[story.relay.pk, 0]) in text
 
 
+def test_what_the_detector_found_and_what_no_gate_can_see(story: Story, client_of: Clients) -> None:
+    """rules.md, Externalize gate: "The page says what a gate cannot see"."""
+    blind = "A gate cannot see facts that were neither declared nor left a trace."
+    leg = story.legs[1]
+    Fact.objects.create(
+        leg=leg, seq=0, kind="detected", durability="file_outside", label="/srv/<b>x</b>", at=timezone.now()
+    )
+    text = page(client_of("manager"), story.relay, 1)
+    assert "a file outside the repository" in text
+    assert escape("/srv/<b>x</b>") in text
+    assert blind in text
+    Fact.objects.filter(leg=leg).delete()
+    assert blind in page(client_of("manager"), story.relay, 1)
+
+
+def test_a_hold_that_kept_nobody_is_marked(story: Story, client_of: Clients) -> None:
+    """rules.md, Advisory before enforcement: "Shadow and advise never hold"; what they record is marked as that."""
+    leg = story.legs[1]
+    mark = '<span class="dim">advisory</span>'
+    held = list(leg.boundaries.exclude(hold="").order_by("number"))
+    assert len(held) == 3 and not any(one.advisory for one in held)
+    assert mark not in page(client_of("manager"), story.relay, 1)
+    would = {"step": "wind_down", "hold": held[0].hold, "end": False, "cause": ""}
+    Boundary.objects.filter(pk__in=[one.pk for one in held[:2]]).update(decision={"would": would})
+    Boundary.objects.filter(pk=held[2].pk).update(decision={"would": {}})
+    assert page(client_of("manager"), story.relay, 1, page=3).count(mark) == 2
+    records = client_of("manager").get(reverse("relay", args=[story.relay.pk]), {"tab": "boundaries", "held": 1})
+    assert records.content.decode().count(mark) == 2
+
+
+def test_findings_of_a_leg_are_marked(story: Story, client_of: Clients) -> None:
+    """rules.md, Verified progress: "a commit outside the region is a finding, not progress"; so are foreign ones."""
+    leg = story.legs[0]
+    detail = {**leg.progress_detail, "foreign": ["a" * 40], "outside": ["b" * 40], "lost": ["c" * 40]}
+    Leg.objects.filter(pk=leg.pk).update(progress_detail=detail)
+    text = page(client_of("manager"), story.relay, 0)
+    for sha in ("a" * 40, "b" * 40, "c" * 40):
+        assert f'data-copy="{sha}"' in text
+    assert text.count("a finding") == 3
+    assert text.count("ver-stale") == 3
+
+
+@pytest.mark.parametrize(
+    ("made", "reached", "shown"),
+    [(None, None, "not yet"), (4, 4, "4/4"), (4, 3, "3/4"), (0, 0, "0/0")],
+)
+def test_coverage_is_shown(made: int | None, reached: int | None, shown: str, story: Story, client_of: Clients) -> None:
+    Leg.objects.filter(pk=story.legs[1].pk).update(coverage_made=made, coverage_reached=reached)
+    text = page(client_of("manager"), story.relay, 1)
+    cell = text.partition("<dt>coverage</dt><dd>")[2].partition("</dd>")[0]
+    assert shown in cell
+    assert ("ver-violated" in cell) == (made != reached)
+
+
 def test_turns_are_paged_and_a_turn_can_be_named(story: Story) -> None:
     first = legs.leg_page(story.relay, 1, timezone.now(), 1)
     second = legs.leg_page(story.relay, 1, timezone.now(), 2)
@@ -72,6 +127,18 @@ def test_a_side_call_is_no_resident_turn(story: Story) -> None:
     assert [turn.call.main for turn in found.turns].count(False) == 1
     assert next(turn for turn in found.turns if not turn.call.main).boundary is None
     assert len(found.turns) == 5
+
+
+def test_the_seed_is_that_of_the_baton_that_it_started_from(story: Story, client_of: Clients) -> None:
+    """rules.md, Reset transaction: "seed digest", of what really crossed; what wrote a later baton is said in words."""
+    text = page(client_of("manager"), story.relay, 1)
+    recorded = ResetTransaction.objects.get(new_leg=story.legs[1])
+    assert f'data-copy="{recorded.seed_digest}"' in text and "written after the rotation" not in text
+    handed = Baton.objects.get(leg=story.legs[0])
+    rebaton.after_idle(story.relay, handed, "Look at the stub.", story.legs[1].started_at or timezone.now())
+    text = page(client_of("manager"), story.relay, 1)
+    assert "with the baton of a watch that woke, written after the rotation" in text
+    assert f'data-copy="{recorded.seed_digest}"' not in text
 
 
 def test_a_leg_that_runs_says_not_yet(client_of: Clients) -> None:
@@ -114,4 +181,4 @@ def test_the_page_asks_as_often_for_a_long_leg_as_for_a_short_one(client_of: Cli
     ],
 )
 def test_progress_reads_any_form_of_record(item: object, ref: str, line: str) -> None:
-    assert legs.progress_groups({"commits": [item]}) == (("commits in the region", ((ref, line),)),)
+    assert made.progress_groups({"commits": [item]}) == (("commits in the region", ((ref, line),)),)

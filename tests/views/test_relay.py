@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.html import escape
 
 from relays.models import Decision, Leg, Relay, RelayStatus
+from relays.reports import status
 from relays.views.csvfile import cell
 from tests.report_builders import Story
 from tests.web_builders import bump, make_leg, make_relay
@@ -64,6 +65,29 @@ def test_what_the_page_shows(story: Story, client_of: Clients) -> None:
     assert "style=" not in text.replace("plotly.js-style-global", "")
     figure = json.loads(text.split('<script id="d-flat" type="application/json">')[1].split("</script>")[0])
     assert [y for trace in figure["figure"]["data"][:2] for y in trace["y"] if y is not None]
+
+
+def test_a_low_budget_is_said_on_page_and_lists(story: Story, client_of: Clients) -> None:
+    """rules.md, Budgets: "One warning when an axis first falls under a fifth"."""
+    client = client_of("manager")
+    low = {
+        "status": "running", "turns_used": 35, "spend_used": "8.50", "warned_axes": ["turns", "spend"],
+        "policy": {"envelope": {"turns": 40, "spend": "10"}},
+    }  # fmt: skip
+    Relay.objects.filter(pk=story.relay.pk).update(**low)
+    text = client.get(reverse("relay", args=[story.relay.pk])).content.decode()
+    assert "Under a fifth is left: money, turns" in text
+    assert "turns 5 of 40" in text
+    for name in ("relays", "needs_you"):
+        assert "under a fifth: " in client.get(reverse(name)).content.decode()
+    Relay.objects.filter(pk=story.relay.pk).update(warned_axes=[])
+    assert "Under a fifth" not in client.get(reverse("relay", args=[story.relay.pk])).content.decode()
+
+
+def test_findings_about_the_repository_are_shown_as_text(story: Story, client_of: Clients) -> None:
+    Relay.objects.filter(pk=story.relay.pk).update(findings=["config key <b>core.fsmonitor</b> would run a program"])
+    text = client_of("manager").get(reverse("relay", args=[story.relay.pk])).content.decode()
+    assert "config key &lt;b&gt;core.fsmonitor&lt;/b&gt; would run a program" in text
 
 
 def test_the_gate_that_waits_is_the_loud_thing(story: Story, client_of: Clients) -> None:
@@ -210,3 +234,15 @@ def test_tables_as_csv(story: Story, client_of: Clients) -> None:
     assert (len(legs), len(turns)) == (3, 11)
     assert legs[1].startswith("0,ended,RELAY_ROTATED,")
     assert client.get(url, {"format": "csv", "of": "nope"}).status_code == 404
+
+
+def test_a_watch_that_rests_says_how_often_it_was_looked_at(client_of: Clients) -> None:
+    """rules.md, No progress and watch: a quiet check leaves no record but its count."""
+    relay = make_relay(status="idle", watch=True, status_why="done_when holds", idle_looks=1)
+    assert "done_when holds; 1 quiet check since" in page(client_of("manager"), relay)
+    Relay.objects.filter(pk=relay.pk).update(idle_looks=4200)
+    assert "; 4,200 quiet checks since" in page(client_of("manager"), relay)
+    assert status.status(relay.pk)["idle_looks"] == 4200
+    Relay.objects.filter(pk=relay.pk).update(status="waiting")
+    assert "quiet check" not in page(client_of("manager"), relay)
+    assert status.status(relay.pk)["idle_looks"] is None

@@ -30,12 +30,19 @@ VERBS: dict[str, str] = {
     "verify": "judge all pointers of a relay's baton again",
     "check-baton": "climb the reader's ladder over a baton file",
     "canonical": "the canonical bytes of a baton file",
+    "plan": "the deterministic reload plan for a baton file",
+    "safe-point": "may the leg stop here, and if not, why",
     "handoff": "write a baton from facts",
     "ledger": "add rows to a relay's ledger, or list them",
+    "adopt": "take up a relay that ran on another host, from a clone",
+    "release": "let go of the region that a relay without a running leg holds",
+    "clean": "remove what ended relays left behind, where nothing is lost",
+    "audit": "recompute the chain of decisions",
     "doctor": "check git, database, broker, worker, beat, disk and clock",
     "user": "make a user with a role, or a sign-in link",
     "serve": "web, worker and beat as one (what `make run` does)",
     "supervise": "drive one leg (the workers start this)",
+    "look": "look at one idle watch (the workers start this)",
 }
 
 

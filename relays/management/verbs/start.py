@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from relays.actions.start import StartRequest, start
+from relays.actions.start import StartRequest, in_words, start
 from relays.driver import foreground
 from relays.management.cli import Exit, emit, refuse, say
 from relays.management.verbs._relays import acting, add_actor, pairs
@@ -24,7 +24,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", default="", metavar="FILE", help="a TOML file with a [relay] table")
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="key=value")
     parser.add_argument("--mode", default="", choices=["", "shadow", "advise", "enforce"], metavar="M")
-    parser.add_argument("--watch", action="store_true", help="done_when is an invariant")
+    parser.add_argument("--watch", action="store_true", help="done_when is an invariant that is kept")
     parser.add_argument(
         "--wait", type=_seconds, default=None, metavar="SECONDS", help="drive it here, no worker needed"
     )
@@ -47,11 +47,14 @@ def run(options: argparse.Namespace) -> int:
             watch=options.watch,
         ),
     )
+    note = in_words(relay)
+    if note and not options.json:
+        say(f"{relay.pk}: {note}")
     code = Exit.FINE
     if options.wait is not None:
         relay, code = _wait(relay, options)
     emit(
-        {"relay": relay.pk, "status": relay.status},
+        {"relay": relay.pk, "status": relay.status, **({"note": note} if note else {})},
         options.json,
         f"{relay.pk} {relay.status} {relay.status_why}".rstrip(),
     )

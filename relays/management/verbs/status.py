@@ -38,4 +38,6 @@ def _words(data: dict[str, Any], why: str) -> str:
     for gate in data["gates"]:
         lines.append(f"gate {gate['id']} {gate['token']} {gate['state']} blocks {gate['blocks']} seen {gate['seen']}")
     lines += ["", *(f"{name}: {verdict}" for name, verdict in data["verdicts"].items())]
+    if data["advisory"]:
+        lines.append(f"advice ({data['advisory']['mode']}): {data['advisory']['said']}")
     return "\n".join(lines)

@@ -1,10 +1,12 @@
 """An agent that plays a list of steps, and writes every answer that it gets to stderr.
 
-`player.py stdout|socket STEPS`: STEPS is JSON, a list of steps, or an object of lists by leg number ("*" = any other).
+`player.py stdout|socket|reconnect STEPS`: `reconnect` comes back to the socket when it breaks, and says again what was
+not answered yet. STEPS is JSON, a list of steps, or an object of lists by leg number ("*" = any other).
 A step is an event (an object with `kind`; its `seq` is counted here), or one of
 `{"do": "raw", "text", "times"?}` a line as it stands · `{"do": "ask"}` wait for one answer line ·
 `{"do": "write", "path", "text"}` · `{"do": "commit", "message"}` all that is dirty · `{"do": "git", "args"}` ·
-`{"do": "sleep", "seconds"}` · `{"do": "exit", "code"}` · `{"do": "loop", "steps"}` until it is told to stop.
+`{"do": "flood", "count"}` that many boundaries, none waited at · `{"do": "sleep", "seconds"}` ·
+`{"do": "exit", "code"}` · `{"do": "loop", "steps"}` until it is told to stop.
 A `boundary` waits for its answer, and `stop` ends it.
 """
 
@@ -20,16 +22,37 @@ class Player:
     def __init__(self, way):
         self.seq = 0
         self.way = way
-        if way == "socket":
-            line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            line.connect(os.environ["RELAY_SOCKET"])
-            self.out, self.into = line.makefile("wb"), line.makefile("rb")
-        else:
+        self.said = []  # since the boundary that was answered last
+        if way == "stdout":
             self.out, self.into = sys.stdout.buffer, sys.stdin.buffer
+        else:
+            self.connect()
+
+    def connect(self):
+        line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        line.connect(os.environ["RELAY_SOCKET"])
+        self.out, self.into = line.makefile("wb", buffering=0), line.makefile("rb")
+
+    def come_back(self):
+        while True:
+            time.sleep(0.1)
+            try:
+                self.connect()
+                for text in self.said:
+                    self.out.write(text.encode() + b"\n")
+            except OSError:
+                continue
+            return
 
     def raw(self, text):
-        self.out.write(text.encode() + b"\n")
-        self.out.flush()
+        self.said.append(text)
+        try:
+            self.out.write(text.encode() + b"\n")
+            self.out.flush()
+        except OSError:
+            if self.way != "reconnect":
+                raise
+            self.come_back()
 
     def event(self, step):
         self.seq += 1
@@ -44,16 +67,31 @@ class Player:
             self.ask()
 
     def ask(self):
-        answer = self.into.readline().decode().strip()
+        answer = self.answer()
+        while answer == "" and self.way == "reconnect":
+            self.come_back()
+            answer = self.answer()
+        self.said.clear()
         sys.stderr.write(f"answer: {answer}\n")
         sys.stderr.flush()
         if answer in ("stop", ""):
             sys.exit(0)
 
+    def answer(self):
+        try:
+            return self.into.readline().decode().strip()
+        except OSError:
+            return ""
+
     def do(self, step):
         what = step["do"]
         if what == "raw":
             self.raw(step["text"] * step.get("times", 1))
+        elif what == "flood":
+            for _ in range(step["count"]):
+                self.seq += 1
+                event = {"seq": self.seq, "kind": "boundary", "next_actions": ["Go on."], "final": False}
+                self.out.write(json.dumps(event).encode() + b"\n")
         elif what == "ask":
             self.ask()
         elif what == "write":

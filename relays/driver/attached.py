@@ -1,0 +1,130 @@
+"""A leg's agent and the line to it: started or taken over, read, answered, ended whole."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from django.db import transaction
+
+from relays.agents import process
+from relays.agents.channel import Channel, ChannelError
+from relays.agents.outliving import OutlivingAgent
+from relays.agents.process import AgentProcess
+from relays.core.boundary import Step
+from relays.driver import launching
+from relays.driver.claim import Claim
+from relays.driver.prepare import Ready
+from relays.models import Leg, Relay
+
+log = logging.getLogger(__name__)
+
+
+class Attached:
+    """What a supervisor holds of the outside world while its leg lives."""
+
+    def __init__(self, relay: Relay, leg: Leg, claim: Claim) -> None:
+        self.relay, self.leg, self.claim = relay, leg, claim
+        self.agent: AgentProcess | OutlivingAgent | None = None
+        self.channel: Channel | None = None
+        self.told_stop = False
+        self.outlives = launching.outlives(relay)
+
+    def start(self, ready: Ready) -> None:
+        """Raises AgentArgError, LaunchError, ChannelError or OSError, and LostClaim."""
+        self.channel = launching.open_channel(self.relay, self.leg)
+        self.agent = launching.launch(self.relay, self.leg, self.claim, ready, self.channel)
+
+    def take_over(self) -> bool:
+        """Find the agent that a supervisor before us started and open its socket again; False where it is gone.
+
+        rules.md, The driver: "agent alive and this leg's → re-adopt where the adapter can, else end it". One that is
+        ours but cannot be reached any more is not taken over: whoever asked ends it by its marker.
+        """
+        if not self.outlives:
+            return False
+        found = launching.find(self.relay, self.leg)
+        if found is None:
+            return False
+        agent, socket_path = found
+        try:
+            self.channel = launching.open_channel(self.relay, self.leg, socket_path)
+        except (ChannelError, OSError) as error:
+            log.warning("%s: its agent lives and cannot come back: %s", self.leg, error)
+            return False
+        self.channel.attach(None)
+        self.agent = agent
+        return True
+
+    @property
+    def exited(self) -> bool:
+        return self.agent is not None and self.agent.poll() is not None
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.agent.poll() if self.agent is not None else None
+
+    @property
+    def silent_for_good(self) -> bool:
+        """Whether nothing can come any more over the line."""
+        return self.channel is not None and self.channel.closed
+
+    @property
+    def back(self) -> bool:
+        """Whether an agent that was taken over is connected again."""
+        return self.channel is not None and self.channel.connected
+
+    def read(self, timeout: float) -> list[bytes]:
+        return self.channel.wait(timeout) if self.channel is not None else []
+
+    def rest(self) -> list[bytes]:
+        """What can still be read without waiting."""
+        return self.channel.drain() if self.channel is not None else []
+
+    def answer(self, line: str) -> None:
+        if self.channel is not None:
+            self.channel.answer(line)
+        if line == Step.STOP:
+            self.told_stop = True
+
+    def keep_up(self) -> None:
+        """Now and then: an agent's own log stays small."""
+        if isinstance(self.agent, OutlivingAgent):
+            self.agent.trim_log()
+
+    def end(self, grace: float, late: Callable[[list[bytes]], None]) -> None:
+        """Wait up to `grace` seconds for the exit of an agent that was told `stop`, then end its whole tree.
+
+        `late` takes the lines that it still says meanwhile. Raises StillAlive.
+        """
+        if self.agent is None:
+            return
+        deadline = time.monotonic() + grace
+        while self.told_stop and self.agent.poll() is None and time.monotonic() < deadline:
+            late(self.read(0.05))
+        self.agent.kill_tree()
+        if (code := self.agent.poll()) is not None:
+            with transaction.atomic():
+                self.claim.hold()
+                Leg.objects.filter(pk=self.leg.pk).update(exit_code=code)
+
+    def let_go(self, *, leave: bool = False) -> None:
+        """Close the line and end what still lives; `leave`: one that outlives us is left to the next supervisor."""
+        leave = leave and isinstance(self.agent, OutlivingAgent)
+        if self.channel is not None:
+            self.channel.close(keep=leave)
+        if self.agent is None:
+            return
+        try:
+            if self.agent.poll() is None and not leave:
+                self.agent.kill_tree()
+        finally:
+            self.agent.close()
+
+
+def end_strays(leg: Leg) -> None:
+    """End whatever of this leg's agent still runs, however it was started. Raises StillAlive."""
+    found = launching.find(leg.relay, leg)
+    if found is not None:
+        found[0].kill_tree()
+    if leg.marker:
+        process.kill_by_marker(leg.marker)

@@ -1,0 +1,81 @@
+"""Files of a repository that are read without git: whatever lies in their place, a look ends at once.
+
+House: refs and paths "come from agents and are hostile input". A FIFO would block whoever opens it, a device gives
+bytes without end, a file can be larger than the memory: each is "cannot answer", never a wait.
+"""
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from relays.stores.base import StoreUnavailable
+
+
+def read_plain(path: Path, limit: int, what: str) -> bytes | None:
+    """The bytes of a regular file (links followed), None where there is none.
+
+    `limit`: in bytes. `what`: its name in the evidence. Raises StoreUnavailable for anything else than a file, one that
+    is larger, and one that cannot be read.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise StoreUnavailable(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
+    with os.fdopen(handle, "rb") as stream:
+        found = os.fstat(stream.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise StoreUnavailable(f"{what} is not a file", where=str(path), fix="remove what lies in its place")
+        try:
+            content = stream.read(limit + 1)
+        except OSError as error:
+            raise StoreUnavailable(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
+    if len(content) > limit:
+        raise StoreUnavailable(f"{what} is larger than {limit} bytes", where=str(path))
+    return content
+
+
+_NAME_BYTES: Final = 1 << 16  # of a file that holds one path
+
+
+#: what git opens in a common directory before it answers anything
+_SHARED: Final = (
+    "config",
+    "packed-refs",
+    "shallow",
+    "info/attributes",
+    "info/exclude",
+    "info/grafts",
+    "objects/info/alternates",
+)
+
+
+def common_dir(git_dir: Path) -> Path:
+    """The common git directory, resolved: a linked work tree's own one names it in a file. Raises StoreUnavailable."""
+    link = read_plain(git_dir / "commondir", _NAME_BYTES, "the link to the common git directory")
+    return git_dir if link is None else Path(os.path.realpath(git_dir / os.fsdecode(link.removesuffix(b"\n"))))
+
+
+def no_traps(path: Path) -> None:
+    """Raise StoreUnavailable where git, asked in that folder, would wait for a FIFO or read a device.
+
+    Where no repository is found, git is left to say so.
+    """
+    root = next((place for place in (path, *path.parents) if os.path.lexists(place / ".git")), None)
+    git_dir = path if root is None else root / ".git"
+    if root is not None and git_dir.is_file():
+        link = read_plain(git_dir, _NAME_BYTES, "the work tree's .git") or b""
+        git_dir = root / os.fsdecode(link.removeprefix(b"gitdir:").strip())
+    common = common_dir(git_dir)
+    own = [git_dir / name for name in ("HEAD", "index", "gitdir", "config.worktree")]
+    shared = [common / name for name in _SHARED]
+    rules = [] if root is None else [root / name for name in (".gitignore", ".gitattributes", ".gitmodules")]
+    for place in [*own, *shared, *rules]:
+        try:
+            mode = place.stat().st_mode
+        except (OSError, ValueError):
+            continue
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a folder keeps nobody waiting: git says what is wrong
+            raise StoreUnavailable(f"{place.name}, which git reads, is not a file", where=str(place.parent))

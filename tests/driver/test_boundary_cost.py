@@ -1,0 +1,76 @@
+"""What a boundary costs the agent that waits there, counted in git processes: a process costs more than all the rest.
+
+rules.md, Arm and fire: every boundary is judged on the world as it is, so what cannot have changed is not asked again.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from relays.driver import reload
+from relays.driver.boundaries import Boundaries
+from relays.driver.measure import Measure
+from relays.stores.base import StoreUnavailable
+from relays.stores.gitrun import counting
+from tests.driver.course import boundary, commit, player, turn
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[str]]]:
+    """For each boundary in turn, the git words that were asked at it."""
+    found: list[list[str]] = []
+    judge = Boundaries.judge
+
+    def judged(self: Any, *args: Any, **values: Any) -> Any:
+        with counting() as seen:
+            decision = judge(self, *args, **values)
+        found.append([next(word for word in one if not word.startswith("-") and "=" not in word) for one in seen])
+        return decision
+
+    monkeypatch.setattr(Boundaries, "judge", judged)
+    return lambda: found
+
+
+def test_a_quiet_boundary_asks_only_for_what_may_have_changed(course, asked) -> None:
+    steps = [*turn(1000), *commit("a.txt"), *boundary("Go on.")]
+    steps += [*turn(1100), *boundary("Go on."), *turn(1200), *boundary("Go on."), *turn(130_000), *boundary("Go on.")]
+    relay = course(done="file:none.txt", **player({"0": steps}))
+    relay.step()
+    first, *quiet, arms = asked()
+    assert relay.answers(0) == ["go", "go", "go", "stop"]
+    for words in quiet:
+        assert sorted(words) == ["for-each-ref", "for-each-ref", "status"], words
+        assert not {"rev-list", "ls-tree", "cat-file", "config"} & set(words), "these cannot have changed"
+    assert not {"config", "ls-files"} & set(first), "asked while the agent worked"
+    assert arms.count("patch-id") == 1, "progress is counted once, though arming asks for it twice"
+
+
+def test_progress_is_counted_once_from_the_last_boundary_to_the_end_of_the_leg(course, monkeypatch) -> None:
+    """The tip and the events are the same: what arming counted is what the end is judged by."""
+    relay = course(**player({"0": [*turn(130_000), *commit("a.txt"), *boundary("Go on.")]}))
+    with counting() as seen:
+        relay.step()
+    assert relay.legs[0].progress == 1
+    assert sum("patch-id" in one for one in seen) == 1
+
+
+def test_a_look_that_fails_while_the_agent_works_ends_nothing(course, monkeypatch) -> None:
+    """It is asked again where it counts."""
+    relay = course(**player({"0": [*turn(130_000), *commit("a.txt"), *boundary("Go on.")]}))
+    stores_for, warm = reload.stores_for, Measure.warm
+    failed: list[str] = []
+
+    def silent(*_: Any) -> Any:
+        failed.append("asked")
+        raise StoreUnavailable("it does not answer")
+
+    def while_silent(self: Measure) -> None:
+        monkeypatch.setattr(reload, "stores_for", silent)
+        warm(self)
+        monkeypatch.setattr(reload, "stores_for", stores_for)
+
+    monkeypatch.setattr(Measure, "warm", while_silent)
+    relay.step()
+    assert failed == ["asked"]
+    assert relay.legs[0].reason == "RELAY_ROTATED"
