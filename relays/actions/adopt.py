@@ -4,25 +4,23 @@ rules.md, Park, approve, resume, stop: "A relay parked by a gate, an ask or a pe
 next host neither; The driver: a host that may still live needs a person's word that it is dead.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
-from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from relays.actions import adoption
+from relays.actions.adoption import AdoptRequest
 from relays.actions.base import Actor, Held, NotFound, NotLegalNow, Refused, Usage, check_comment, need, record
-from relays.agents import registry
-from relays.agents.base import AgentArgError
 from relays.core import baton as batons
-from relays.core import donewhen, objective, policy, region, reload, travel
-from relays.core.vocabulary import Extra, Mode, Reason
+from relays.core import donewhen, reload
+from relays.core.vocabulary import Ask, Extra, Reason
 from relays.driver import adopt as taking_up
-from relays.driver import gates, leases, places, rebaton, successor
+from relays.driver import gates, leases, places, successor
 from relays.driver import reload as driver_reload
 from relays.driver import travel as travelling
 from relays.driver.adopt import NothingHere, Parted, Travelled
@@ -33,6 +31,9 @@ from relays.stores import checkout
 from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
 from relays.stores.git import GitStore, RepoPlace, discover
+
+BATCH = 500  # ids of one look-up: databases bound the number of parameters
+
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
@@ -271,6 +272,9 @@ def _park(relay: Relay, leg: Leg, found: Travelled, moment: datetime) -> str:
     """Where it rested, it rests here too: what waited for a person waits again. "" where nothing keeps it."""
     reason = found.newest.baton.tombstone.reason
     asks = {gate.token: list(gate.items) for gate in (found.record.asks if found.record is not None else ())}
+    if not donewhen.parse(relay.done_when).prose:
+        # what the stores answer no approval may answer instead, whatever a record says was asked
+        asks.pop(Ask.DONE_UNCONFIRMED, None)
     if reason in (Reason.PARKED_UNSAFE, Reason.NO_PROGRESS) and not asks:
         asks[reason] = []
     if not asks and (found.record is None or found.record.status != "parked"):

@@ -15,7 +15,7 @@ from relays.actions.base import Actor, Held, NotLegalNow, Usage, record
 from relays.core import baton, budget, donewhen, objective, pointers, policy, region, safepoint
 from relays.core.vocabulary import Ask, Extra
 from relays.driver import budgets, leases, rebaton
-from relays.models import Baton, Decision, Fact, GateEpisode, Relay
+from relays.models import LIVE_STATES, Baton, Decision, Fact, GateEpisode, Leg, Relay
 
 ANSWER_BYTES = 500
 #: what a relay stands on from its start: who decides, and where it works
@@ -97,6 +97,11 @@ def check(
         raise NotLegalNow(
             f"decision on {gate.pk}: no leg of {relay.pk} has ended, so no baton can carry a next action or an answer; "
             "decide without them"
+        )
+    if chosen and (live := Leg.objects.filter(relay=relay, state__in=LIVE_STATES).first()):
+        raise NotLegalNow(
+            f"decision on {gate.pk}: leg {live.number} of {relay.pk} is {live.state} and names its own next action; "
+            "decide without one, or when the leg has ended"
         )
     found = Changes(chosen, said, tuple(globs), limits, tuple(sets), pin)
     if found.acts and _carried(relay) is None and Baton.objects.filter(relay=relay, current=True).exists():

@@ -41,7 +41,7 @@ def append(actor: Actor, relay_id: str, refs: Sequence[str], note: str = "") -> 
     head = f"{relay.pk}.{leg.number if leg else 0}.c"
     now = timezone.now()
     while True:
-        taken = LedgerRow.objects.filter(pk__startswith=head).values_list("pk", flat=True)
+        taken = LedgerRow.objects.filter(relay=relay, pk__startswith=head).values_list("pk", flat=True)
         number = 1 + max((int(pk.removeprefix(head)) for pk in taken), default=0)
         try:
             with transaction.atomic():

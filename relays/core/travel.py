@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from relays.core import policy
 from relays.core.budget import Spent
 from relays.core.policy import Envelope, Policy, PolicyError
-from relays.core.vocabulary import GATE_TOKENS
+from relays.core.vocabulary import GATE_TOKENS, Mode
 
 FORM: Final = "relaysite.travel.v1"
 LARGEST = 256 * 1024  # bytes
@@ -27,7 +27,9 @@ HARMLESS_AGENTS = frozenset({"scripted"})
 
 _MOST = 10**15
 #: keys that say how this relay works and not how strictly; they are taken as they are
-_AS_IT_IS = ("mode", "every", "memory_root")
+_AS_IT_IS = ("every", "memory_root")
+#: the stricter, the further: shadow and advise hold nobody, so that a record may only bring enforcement
+_MODES = tuple(Mode)
 #: keys that are this house's own, or that would run something: never taken, not worth a word
 _OURS = frozenset({"green", "approvals", "four_eyes", "resume", "gate_expiry", "workspace", "retention"})
 
@@ -174,6 +176,11 @@ def build_policy(
             left_out += [key] if key == "green" and value else []
         elif key in ours and ours[key] == value:
             continue
+        elif key == "mode":
+            if value in _MODES and _MODES.index(Mode(str(value))) > _MODES.index(base.mode):
+                given[key] = value
+            else:
+                left_out.append(key)
         elif key in _AS_IT_IS:
             if _builds(here, {}, {key: value}):
                 given[key] = value

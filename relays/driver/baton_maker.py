@@ -109,8 +109,7 @@ def _compose(
         ),
         next_action=safepoint.choose_next_action(measured.candidates).text or "",
         open_questions=batons.unique((*questions, *parts.questions)),
-        # what people decided before any leg had ended: this is the next baton after it
-        artifacts=(*(() if previous else rebaton.mirrors_before_the_first(relay)), *parts.artifacts),
+        artifacts=(*rebaton.mirrors_owed(relay, leg, previous), *parts.artifacts),
         do_not_rederive=batons.unique((*dead_ends, *parts.dead_ends)),
         tombstone=TombstoneRecord(decision.reason, tip, note(leg, decision)),
     )

@@ -52,8 +52,13 @@ def bump(*topics: str) -> int:
         Pulse.objects.get_or_create(pk=1)
         Pulse.objects.filter(pk=1).update(number=F("number") + 1)
     number = Pulse.objects.values_list("number", flat=True).get(pk=1)
-    for name in topics:
-        Topic.objects.update_or_create(name=name, defaults={"number": number})
+    # one statement for all of them: every boundary and every flush comes through here
+    Topic.objects.bulk_create(
+        [Topic(name=name, number=number) for name in dict.fromkeys(topics)],
+        update_conflicts=True,
+        unique_fields=["name"],
+        update_fields=["number"],
+    )
     return number
 
 

@@ -7,7 +7,7 @@ so: uncommitted files, commits and parked work that no branch holds. What cannot
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -53,17 +53,19 @@ def look(now: datetime) -> Iterator[Left]:
 def _all_refs() -> Iterator[Left]:
     """Of every relay that has ended, one repository after the other."""
     place, store, problem = "", None, ""
+    going: set[str] = set()  # branches that hold nothing for the others any more: they go too
     ended = Relay.objects.filter(status__in=FINAL_STATUSES).order_by("git_dir", "pk")
     for relay in ended.iterator(chunk_size=500):
         if relay.git_dir != place:
             place = relay.git_dir
             store, problem = _open(relay)
+            going = set()
         name = f"{relay.repo}:refs of {relay.pk}"
         if store is None:
             yield Left(name, f"its repository does not answer: {problem}", relay=relay.pk)
             continue
         try:
-            yield from _refs(relay, store)
+            yield from _refs(relay, store, going)
         except StoreUnavailable as error:
             yield Left(name, f"it cannot be judged: {error.evidence}", relay=relay.pk)
 
@@ -128,15 +130,31 @@ def _work_in(relay: Relay, folder: Path) -> str:
             return f"uncommitted work: {_named(state.dirty)}"
         if (folder / ".gitmodules").exists():
             return "it holds submodules, whose commits may stand nowhere else"
-        head = tree.head()
-        if not _held(git.store(relay), head, but=()):
+        store, head = git.store(relay), tree.head()
+        if not _held(store, head, but=()):
             return f"its HEAD {head[:12]} is on no branch"
+        own = text(tree.git(["for-each-ref", "--format=%(objectname)", "refs/worktree"]).out).split()
+        for sha in (*tree.off_branch(store, head), *own):
+            if not _held(store, sha, but=()):
+                return f"commit {sha[:12]} was made in it and is on no branch"
         listed = tree.git(["ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", relay.memory_root])
         memories = [name for name in text(listed.out).split("\0") if name]
         if memories:
             return f"memory files that git ignores: {_named(memories)}"
+        listed = tree.git(["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"])
+        if inner := _repository_in(folder, [name for name in text(listed.out).split("\0") if name.endswith("/")]):
+            return f"a repository that git ignores: {plain(inner)[:100]}"
     except StoreUnavailable as error:
         return f"it cannot be read: {error.evidence}"
+    return ""
+
+
+def _repository_in(folder: Path, ignored: list[str]) -> str:
+    """The first folder with a repository of its own in the ignored ones, whose commits may stand nowhere else."""
+    for name in ignored:
+        for place, folders, files in os.walk(folder / name):
+            if ".git" in folders or ".git" in files:
+                return str(Path(place).relative_to(folder))
     return ""
 
 
@@ -210,7 +228,8 @@ def _drop_folder(folder: Path) -> None:
 # --- refs
 
 
-def _refs(relay: Relay, store: GitStore) -> Iterator[Left]:
+def _refs(relay: Relay, store: GitStore, going: set[str]) -> Iterator[Left]:
+    """`going`: the branches of this repository that were judged to go; one that goes is put to them."""
     branch = f"refs/heads/{relay.branch}"
     names = [*store.refs(f"{WIP}/{relay.pk}").items()]
     for name, sha in sorted(names):
@@ -218,17 +237,25 @@ def _refs(relay: Relay, store: GitStore) -> Iterator[Left]:
         yield Left(f"{relay.repo}:{name}", why, partial(_drop_ref, store, name, sha), relay.pk)
     tip = store.ref(branch)
     if tip is not None and relay.branch == f"relay/{relay.pk}":
-        if not _held(store, tip, but=(branch,)):
+        if not _held(store, tip, but={branch, *going}):
             why = f"its work is on no other branch: git merge {relay.branch}"
         elif Path(relay.worktree).exists() and _work_in(relay, Path(relay.worktree)):
             why = "its worktree stays"
         else:
             why = ""
-        yield Left(f"{relay.repo}:{branch}", why, partial(_drop_ref, store, branch, tip), relay.pk)
+            going.add(branch)
+        yield Left(f"{relay.repo}:{branch}", why, partial(_drop_branch, relay, store, branch, tip), relay.pk)
     for name in (f"refs/relay/ledger/{relay.pk}", f"refs/relay/state/{relay.pk}"):
         if store.ref(name) is not None:
             why = "pointers of its batons are looked up there, in every clone"
             yield Left(f"{relay.repo}:{name}", why, relay=relay.pk)
+
+
+def _drop_branch(relay: Relay, store: GitStore, name: str, sha: str) -> None:
+    """Only after its worktree, which would stand on a branch that is gone."""
+    if os.path.lexists(relay.worktree):
+        raise StoreUnavailable("its worktree stays")
+    _drop_ref(store, name, sha)
 
 
 def _drop_ref(store: GitStore, name: str, sha: str) -> None:
@@ -236,13 +263,13 @@ def _drop_ref(store: GitStore, name: str, sha: str) -> None:
     store.target(["update-ref", "-d", name, sha])
 
 
-def _others(store: GitStore, but: tuple[str, ...]) -> set[str]:
+def _others(store: GitStore, but: Collection[str]) -> set[str]:
     """The commits of all branches and tags, here and of remotes, without those named."""
     found = {**store.refs("refs/heads"), **store.refs("refs/tags"), **store.refs("refs/remotes")}
     return {sha for ref, sha in found.items() if ref not in but}
 
 
-def _held(store: GitStore, sha: str, but: tuple[str, ...]) -> bool:
+def _held(store: GitStore, sha: str, but: Collection[str]) -> bool:
     """Whether a branch or tag that stays reaches the commit."""
     wanted = "".join(f"{line}\n" for line in [sha, *(f"^{tip}" for tip in sorted(_others(store, but)))])
     # empty when everything that the commit reaches, itself first, is reached by one of the others too

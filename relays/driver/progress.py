@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from relays.core import progress
-from relays.core.pointers import PointerError, Verdict, parse_pointer
+from relays.core.pointers import Pointer, PointerError, Verdict, parse_pointer
 from relays.driver import git
 from relays.models import Counted, LedgerRow, Leg, Relay
 from relays.stores.base import StoreUnavailable
@@ -173,17 +173,19 @@ def _closed_between(stores: Stores, cursor: str) -> list[str]:
 
 
 def _rows(leg: Leg, stores: Stores) -> list[tuple[str, tuple[str, ...], bool]]:
-    """The leg's own ledger rows with whether all their references resolve now."""
-    rows: list[tuple[str, tuple[str, ...], bool]] = []
+    """The leg's own ledger rows with whether all their references resolve now; asked in one batch."""
+    found: list[tuple[str, tuple[str, ...], list[Pointer] | None]] = []
     for row in LedgerRow.objects.filter(leg=leg).exclude(by="driver").order_by("at", "id"):
         try:
-            wanted = [parse_pointer(ref) for ref in row.refs]
+            named: list[Pointer] | None = [parse_pointer(ref) for ref in row.refs]
         except PointerError:
-            rows.append((row.pk, tuple(row.refs), False))
-            continue
-        answers = stores.resolve(wanted)
-        rows.append((row.pk, tuple(row.refs), all(answers[p].verdict is Verdict.VERIFIED for p in wanted)))
-    return rows
+            named = None
+        found.append((row.pk, tuple(row.refs), named))
+    answers = stores.resolve(pointer for *_, named in found for pointer in named or ())
+    return [
+        (pk, refs, named is not None and all(answers[one].verdict is Verdict.VERIFIED for one in named))
+        for pk, refs, named in found
+    ]
 
 
 def _commit(record: CommitRecord) -> dict[str, object]:

@@ -213,9 +213,19 @@ def mirror(relay: Relay, leg: Leg | None, mirrors: Sequence[Mirror], now: dateti
     return tuple(Artifact(Kind.LEDGER, row.pk) for row in rows)
 
 
-def mirrors_before_the_first(relay: Relay) -> tuple[Artifact, ...]:
-    """The mirrors of what was decided while no leg had ended: the first baton points at them."""
-    rows = LedgerRow.objects.filter(relay=relay, leg=None, by="person", id__startswith=f"{relay.pk}.r.p")
+def mirrors_owed(relay: Relay, leg: Leg, previous: batons.Baton | None) -> tuple[Artifact, ...]:
+    """The mirrors of decisions that no leg has started from: the baton of `leg` points at them.
+
+    They were made before there was any baton, or while the leg ran, so that theirs was nobody's beginning.
+    """
+    rows = LedgerRow.objects.filter(by="person")
+    if previous is None:
+        rows = rows.filter(relay=relay, leg=None, id__startswith=f"{relay.pk}.r.p")
+    elif leg.started_at is not None:
+        written = f"{relay.pk}.{previous.leg}.p"
+        rows = rows.filter(leg__relay=relay, leg__number=previous.leg, at__gt=leg.started_at, id__startswith=written)
+    else:
+        return ()
     return tuple(Artifact(Kind.LEDGER, pk) for pk in rows.order_by("at", "id").values_list("pk", flat=True))
 
 

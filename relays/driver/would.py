@@ -18,7 +18,7 @@ from relays.core.boundary import BoundaryDecision, Green
 from relays.core.lifecycle import EndDecision, judge_end
 from relays.core.reload import pointers_of
 from relays.core.vocabulary import Cause
-from relays.driver import baton_maker, budgets, progress
+from relays.driver import baton_maker, budgets, progress, successor
 from relays.driver.changes import bump, topic
 from relays.driver.claim import Claim
 from relays.driver.ending import end_view
@@ -30,6 +30,7 @@ from relays.stores.bundle import Stores
 PER_LEG = 64  # ends that are kept of one leg: what comes after them says nothing new
 ALIKE = ("end", "hold", "done")  # a safe leg that goes on to its ceiling would still have rotated once
 PER_RELOAD = 256  # ends that one reload judges
+REACH = 16  # legs back that a reload looks for them: what no store answered for since stays not yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,8 @@ def judge(relay: Relay, stores: Stores | None, claim: Claim, now: datetime) -> i
     """
     if stores is None:
         return 0
-    waiting = WouldBe.objects.filter(leg__relay=relay, leg__state="ended").exclude(text="")
+    since = (successor.last_number(relay.pk) or 0) - REACH
+    waiting = WouldBe.objects.filter(leg__relay=relay, leg__number__gte=since, leg__state="ended").exclude(text="")
     rows = list(waiting.exclude(judged_at__isnull=False, unknown=0).order_by("-id")[:PER_RELOAD])
     bounds = budgets.policy_of(relay).baton
     read = {row.pk: baton for row in rows if (baton := batons.read(row.text, bounds).baton) is not None}

@@ -149,7 +149,8 @@ class Boundary(models.Model):
     next_actions = models.JSONField(default=list)
     answer = models.CharField(max_length=60)  # go, wind_down[ HOLD], stop
     final = models.BooleanField(default=False)
-    decision = models.JSONField(default=dict)  # the whole decision with its evidence; in shadow the would-be one
+    # with its evidence; "would": what enforce would have done, in shadow and advise
+    decision = models.JSONField(default=dict)
 
     class Meta:
         ordering = ["leg_id", "number"]
@@ -171,7 +172,7 @@ class Boundary(models.Model):
 
 
 class WouldBe(models.Model):
-    """A rotation that `shadow` or `advise` only recorded: the end that enforce would have judged, and its baton.
+    """An end that `shadow` or `advise` only recorded: how enforce would have judged the leg, and the baton of it.
 
     `verified`, `dangling`, `unknown`: its pointers at the following leg's reload; null = not judged yet.
     """
@@ -220,6 +221,7 @@ class ResetTransaction(models.Model):
     new_leg = models.OneToOneField(Leg, on_delete=models.CASCADE, related_name="reset_in")
     old_trace = models.CharField(max_length=64)
     new_trace = models.CharField(max_length=64)
+    # of the seed as it was handed over: another baton before the start makes the leg begin with another one
     seed_digest = models.CharField(max_length=64)
     contributors = models.JSONField()  # [{"kind": "objective_pin"|"baton"|"user_fact"|"preamble", "digest": …}]
     omitted = models.JSONField()  # [{"index", "role", "count", "digest", "reason"}]

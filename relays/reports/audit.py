@@ -99,7 +99,11 @@ def _wrong(row: Decision, number: int, previous: str) -> str:
         return f"decision {number} is missing: {row.seq} stands in its place"
     if row.previous != previous:
         return f"decision {number} does not follow the one before it: it names another digest"
-    if row.digest != chain_digest(row):
+    try:
+        digest = chain_digest(row)
+    except (AttributeError, TypeError, ValueError):
+        return f"decision {number} was changed: it holds a value that no decision is written with"
+    if row.digest != digest:
         return f"decision {number} was changed: its content has another digest than the one that it was written with"
     return ""
 
@@ -123,6 +127,7 @@ def _changed_batons() -> Iterator[str]:
         .values_list("pk", "relay_id", "leg__number", "text", "digest")
         .iterator(chunk_size=_CHUNK)
     ):
-        if hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() != digest:
+        content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b""
+        if hashlib.sha256(content).hexdigest() != digest:
             yield f"baton {pk} of {relay} leg {leg} was changed: its text has another digest"
             return

@@ -4,15 +4,18 @@ Baton contract: "A watched repository's own config must never run a program", an
 a process or a path". Every call has a time limit; no call fetches, asks for a password or takes an optional lock.
 """
 
+import contextlib
 import os
 import re
+import signal
+import subprocess
 import tempfile
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
+from typing import BinaryIO, Final, Protocol, cast
 
 from relays.stores.base import BadName, StoreUnavailable
 
@@ -119,17 +122,22 @@ def run(
         elif stdin is not None:
             source = stdin
         try:
-            code, out, err = Git(os.sep).execute(
-                command,
-                source,
-                with_extended_output=True,
-                with_exceptions=False,
-                stdout_as_string=False,
-                strip_newline_in_stdout=False,
-                kill_after_timeout=timeout,
-                env=environment,
-                output_stream=sink,
-            )
+            if sink is None:
+                # a group of its own, so that whatever git started ends with it when the time is over
+                started = Git(os.sep).execute(command, source, as_process=True, env=environment, start_new_session=True)
+                code, out, err = _answer(cast("subprocess.Popen[bytes]", started.proc), timeout)
+            else:
+                code, out, err = Git(os.sep).execute(
+                    command,
+                    source,
+                    with_extended_output=True,
+                    with_exceptions=False,
+                    stdout_as_string=False,
+                    strip_newline_in_stdout=False,
+                    kill_after_timeout=timeout,
+                    env=environment,
+                    output_stream=sink,
+                )
         except GitCommandNotFound as error:
             raise StoreUnavailable("git is not installed", fix="install git and try again") from error
         except (OSError, ValueError) as error:
@@ -138,6 +146,20 @@ def run(
     if code not in ok:
         raise unavailable(result, cwd, timeout)
     return result
+
+
+def _answer(process: subprocess.Popen[bytes], timeout: float) -> tuple[int, bytes, str]:
+    """Exit code, output and messages. Waited for here: a watchdog thread would cost a fifth of a short question."""
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+        return process.wait(), b"", f"it did not complete in {timeout:g} s"
+    return process.returncode, out, text(err).removesuffix("\n")
 
 
 def unavailable(result: GitResult, cwd: Path, timeout: float = TIMEOUT) -> StoreUnavailable:

@@ -254,8 +254,8 @@ class WorkTree:
         """
         entries = self._since(from_line)
         made = {entry.new for entry in entries if _creates(entry)}
-        if not made:
-            return []
+        if made <= git.reached(tip, made):
+            return []  # as nearly always, and it is known without a process
         heads = git.refs("refs/heads")
         ends = [self._head_among(heads), *heads.values()]
         ends += [entry.old for entry in entries if _LEFT_DETACHED.match(entry.message)]

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from relays.actions.base import Held, NotLegalNow, Usage
+from relays.core import baton as batons
+from relays.driver import rebaton
 from relays.driver.budgets import SPEND_UNKNOWN
 from relays.models import (
     Baton,
@@ -25,7 +27,7 @@ from relays.models import (
 )
 from tests.actions.acts import People, approve, check_chain, current, everything, refuse
 from tests.report_builders import Story
-from tests.web_builders import make_gate, make_relay
+from tests.web_builders import make_gate, make_leg, make_relay
 
 pytestmark = pytest.mark.django_db
 
@@ -226,6 +228,24 @@ def test_without_a_baton_only_what_the_relay_keeps_is_carried(people: People) ->
     assert (relay.objective, relay.policy["leg"]["turns"]) == ("Another goal", 9)
     rows = LedgerRow.objects.filter(relay=relay, leg=None, by="person").order_by("id")
     assert [row.pk for row in rows] == [f"{relay.pk}.r.p{seq}" for seq in (2, 3)], "the first baton points at them"
+
+
+def test_a_leg_that_runs_names_its_own_next_action(people: People, story: Story) -> None:
+    """An episode that was reopened waits while a leg runs: that leg began without the decision."""
+    running = story.leg(reason="")
+    Relay.objects.filter(pk=story.relay.pk).update(status="running")
+    gate = make_gate(story.relay)
+    before = everything()
+    with pytest.raises(NotLegalNow, match=f"leg {running.number} .* is running and names its own next action"):
+        approve(people.reviewer, gate, next_action="Look at the stub first.")
+    assert everything() == before
+    approve(people.reviewer, gate, objective="Close the issues that matter")
+    (mirror,) = LedgerRow.objects.filter(relay=story.relay, by="person", id__contains=".p")
+    handed = batons.read(Baton.objects.get(relay=story.relay, current=True).text).baton
+    owed = rebaton.mirrors_owed(story.relay, running, handed)
+    assert [one.ref for one in owed] == [mirror.pk], "the baton of the leg that runs points at it"
+    late = make_leg(story.relay, running.number + 1, started_at=mirror.at, state="void")
+    assert rebaton.mirrors_owed(story.relay, late, handed) == (), "a leg that starts from it has it already"
 
 
 # --- BUDGET_EXHAUSTED

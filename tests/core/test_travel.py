@@ -139,6 +139,9 @@ def test_the_limits_of_the_start_go_with_the_relay() -> None:
         ("envelope.turns", -4),
         ("envelope.nonsense", 4),
         ("mode", "anarchy"),
+        ("mode", "shadow"),
+        ("mode", "advise"),
+        ("mode", ["enforce"]),
         ("memory_root", "/etc"),
         ("memory_root", "../.."),
     ],
@@ -195,6 +198,14 @@ def test_the_house_and_its_people_have_the_last_word() -> None:
     assert (started.envelope.turns, started.envelope.legs) == (5, 9)
     with pytest.raises(policy.PolicyError):
         taken(limits, sets=["nonsense=1"])
+
+
+def test_a_record_may_bring_enforcement_and_never_switch_it_off() -> None:
+    assert taken({"mode": "enforce"}, site={"mode": "shadow"})[0].mode == "enforce"
+    assert taken({"mode": "advise"}, site={"mode": "shadow"})[0].mode == "advise"
+    assert taken({"mode": "shadow"}, site={"mode": "advise"}) == (policy.build({"mode": "advise"}, None, {}), ("mode",))
+    started, _ = travel.build_policy({}, None, record(policy={"mode": "shadow"}), {"mode": "shadow"}, ())
+    assert started.mode == "shadow", "a person may say so"
 
 
 def test_the_repositorys_own_table_still_tightens() -> None:

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 
 from relays.actions import adopt as acts
 from relays.actions import park, resume
-from relays.actions.adopt import AdoptRequest, adopt
+from relays.actions.adopt import adopt
+from relays.actions.adoption import AdoptRequest
 from relays.actions.base import Actor, Held, NotFound, NotLegalNow, NotPermitted, Refused, Usage
 from relays.core import baton as batons
 from relays.core import travel
@@ -33,6 +34,7 @@ from relays.models import (
     Baton,
     Counted,
     Decision,
+    GateEpisode,
     LedgerRow,
     Leg,
     LegState,
@@ -499,6 +501,16 @@ def test_a_forged_record_cannot_loosen_and_cannot_take_back_what_was_spent(
     broken = "refs/relay/state/" + gone.pk
     git(place, "update-ref", broken, git(place, "rev-parse", f"refs/remotes/origin/{relay.branch}"))
     assert travel_store.read_record(store, gone.pk) is None
+
+
+def test_a_forged_ask_cannot_have_a_goal_of_clauses_confirmed(gone: Gone) -> None:
+    """rules.md, done_when: `DONE_UNCONFIRMED` is asked of a goal in prose; what the stores answer nobody confirms."""
+    kept = travel_store.read_record(gone.store, gone.pk)
+    assert kept is not None and kept.status == "parked"
+    asked = travel.GateRecord(token="DONE_UNCONFIRMED", items=["done, believe me"])  # noqa: S106 - no secret
+    travel_store.write_record(gone.store, kept.model_copy(update={"gates": [asked]}))
+    done = adopt(operator(), AdoptRequest(str(gone.clone)))
+    assert (done.status, GateEpisode.objects.count()) == ("parked", 0)
 
 
 def test_a_record_that_does_not_read_is_as_good_as_none(gone: Gone) -> None:

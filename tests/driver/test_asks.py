@@ -213,6 +213,18 @@ def test_a_goal_without_an_end_of_its_own_keeps_a_limit(course: Start, goal: str
     assert relay.approve("BUDGET_EXHAUSTED", sets=["envelope.legs=none", "envelope.turns=90"]).state == "requested"
 
 
+def test_a_person_is_asked_once_about_calls_without_a_price(course: Start) -> None:
+    """rules.md, Budgets: "A call without a price makes spend unknown: asked once, never counted as 0"."""
+    relay = course(**player(WORKS), sets=["envelope.spend=5", "drain_turns=1"])
+    relay.step()
+    assert relay.waiting == ["BUDGET_EXHAUSTED"]
+    assert any("spend unknown" in item for item in relay.gates[0].items)
+    relay.approve("BUDGET_EXHAUSTED", sets=["envelope.spend=9"])
+    relay.step()
+    assert relay.legs[1].drain_reason == "" and relay.legs[1].reason == "RELAY_ROTATED"
+    assert relay.waiting == [] and relay.open_leg is not None, "a new limit does not ask the same again"
+
+
 # --- a decision before any leg has ended
 
 

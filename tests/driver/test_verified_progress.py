@@ -3,7 +3,7 @@
 Empty commits, and doing and undoing within a leg, stand in test_limits.py.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from relays.core.pointers import Answer, Pointer
 from relays.driver import progress, reload
-from relays.models import Counted, Fact, Leg, RelayStatus
+from relays.models import Counted, Fact, LedgerRow, Leg, RelayStatus
 from relays.reports import made as made_report
 from relays.reports import status
 from relays.stores.git import GitStore
@@ -245,3 +246,28 @@ def test_counting_reads_no_history(course: Start) -> None:
     assert made.progress.total == 1
     assert not [query["sql"] for query in asked if "progress_detail" in query["sql"]]
     assert len(asked) <= 6
+
+
+def test_references_of_all_rows_are_asked_in_one_batch(course: Start) -> None:
+    """ "ledger rows whose references resolve"; stores are asked in batches, however many rows a leg wrote."""
+    relay = driven(course, FIRST)
+    (leg,) = relay.legs
+    refs = {"a": ["file:one.txt"], "b": ["file:one.txt", "file:none.txt"], "c": ["no pointer"], "d": ["issue:#99999"]}
+    LedgerRow.objects.bulk_create(
+        LedgerRow(id=f"{relay.pk}.0.{name}", relay=relay.relay, leg=leg, refs=each, by="agent", at=leg.ended_at)
+        for name, each in refs.items()
+    )
+    stores = reload.stores_for(relay.relay)
+    asked: list[int] = []
+    resolve = stores.resolve
+
+    def counted(pointers: Iterable[Pointer]) -> dict[Pointer, Answer]:
+        answers = resolve(pointers)
+        asked.append(len(answers))
+        return answers
+
+    stores.resolve = counted  # type: ignore[method-assign]
+    made = progress.of_leg(relay.relay, leg, stores)
+    assert made.progress.ledger == (f"{relay.pk}.0.a",)
+    assert made.rows == tuple(f"{relay.pk}.0.{name}" for name in refs)
+    assert asked == [3]

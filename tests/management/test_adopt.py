@@ -47,6 +47,8 @@ def test_shape_and_exits(cli: Cli, course: Callable[..., Course], tmp_path: Path
     assert cli("adopt", "--repo", place, "--agent", "nobody").code == 2
     assert cli("adopt", "--repo", place, "--agent-arg", "items").code == 2
     assert cli("adopt", "--repo", place, "--policy", tmp_path / "none").code == 2
+    (tmp_path / "other.toml").write_text("[relay]\n[other]\n")
+    assert "outside the one table" in cli("adopt", "--repo", place, "--policy", tmp_path / "other.toml").line
     assert cli("adopt", "--repo", place, "--relay", "RLY-none").code == 14
 
     done = cli("adopt", "--repo", place, "--json")

@@ -64,6 +64,21 @@ def test_a_changed_row_is_named(cli: Cli, story: Story, field: str, value: objec
     assert "decision 3" in cli("audit", "verify").out.decode()
 
 
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL's columns take no value of another type")
+@pytest.mark.parametrize("change", ["at = 'garbage'", "comment = x'ff00fe'", "seen = x''", "relay_id = x'00'"])
+def test_a_value_of_another_type_is_a_change_and_no_failure(cli: Cli, story: Story, change: str) -> None:
+    with unguarded(), connection.cursor() as cursor:
+        cursor.execute("PRAGMA defer_foreign_keys = ON")
+        cursor.execute(f"UPDATE relays_decision SET {change} WHERE seq = 3")  # noqa: S608 - literals of this test
+    try:
+        done = cli("audit", "verify", "--json")
+        assert (done.code, done.json["rows"], done.json["first_bad"]) == (4, 5, 3), done.err
+        assert "decision 3 was changed" in done.json["why"][0]
+    finally:
+        with unguarded(), connection.cursor() as cursor:
+            cursor.execute("DELETE FROM relays_decision WHERE seq = 3")  # or the test's own end stumbles over it
+
+
 def test_a_row_with_a_digest_of_its_own_breaks_at_its_successor(cli: Cli, story: Story) -> None:
     row = Decision.objects.get(seq=2)
     row.comment = "never said"
@@ -112,6 +127,15 @@ def test_a_changed_baton_is_seen_though_every_decision_stands(cli: Cli, story: S
         Baton.objects.filter(relay=story.relay).update(text="{}")
     done = cli("audit", "verify", "--json")
     assert (done.code, done.json["ok"], done.json["first_bad"]) == (4, False, None)
+    assert "baton" in done.json["why"][0]
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL's columns take no value of another type")
+def test_a_baton_whose_text_is_no_text_was_changed(cli: Cli, story: Story) -> None:
+    with unguarded(), connection.cursor() as cursor:
+        cursor.execute("UPDATE relays_baton SET text = x'00ff'")
+    done = cli("audit", "verify", "--json")
+    assert (done.code, done.json["ok"], done.json["first_bad"]) == (4, False, None), done.err
     assert "baton" in done.json["why"][0]
 
 

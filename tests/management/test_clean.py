@@ -94,6 +94,24 @@ def test_a_merged_branch_and_old_logs_go_too(done: Course, clean: Callable[..., 
     assert clean().removed == []
 
 
+def test_two_branches_that_hold_each_others_work_do_not_go_together(
+    done: Course, course: Callable[..., Course], clean: Callable[..., Cleaned]
+) -> None:
+    """A relay that was started where another one had ended, and had nothing to do: one of the two branches stays."""
+    repo = Path(done.relay.repo)
+    git(repo, "checkout", "--quiet", "--detach", done.relay.branch)
+    other = course(repo=repo)
+    assert other.drive().status == RelayStatus.DONE
+    tip = git(repo, "rev-parse", done.relay.branch)
+    dry = clean("--dry-run")
+    first = clean()
+    assert first.removed == dry.removed
+    assert paths(done)[2] in first.removed and "git merge" in first.kept[paths(other)[2]]
+    assert git(repo, "for-each-ref", "--contains", tip, "--format=%(refname)", "refs/heads") == (
+        f"refs/heads/{other.relay.branch}"
+    )
+
+
 def test_uncommitted_work_an_operation_a_stray_head_or_an_ignored_memory_keeps_the_worktree(
     done: Course, clean: Callable[..., Cleaned]
 ) -> None:
@@ -114,8 +132,15 @@ def test_uncommitted_work_an_operation_a_stray_head_or_an_ignored_memory_keeps_t
 
     git(tree, "switch", "-q", "--detach")
     commit_in(tree, {"stray.txt": "x"}, "Stray")
-    assert "is on no branch" in clean().kept[worktree]
+    stray = git(tree, "rev-parse", "HEAD")
+    assert "its HEAD" in clean().kept[worktree]
     git(tree, "switch", "-q", done.relay.branch)
+    assert clean().kept[worktree] == f"commit {stray[:12]} was made in it and is on no branch"
+    git(tree, "branch", "kept", stray)
+
+    git(tree, "update-ref", "refs/worktree/own", git(tree, "commit-tree", "HEAD^{tree}", "-m", "Own"))
+    assert "was made in it and is on no branch" in clean().kept[worktree]
+    git(tree, "update-ref", "-d", "refs/worktree/own")
 
     exclude = Path(git(tree, "rev-parse", "--path-format=absolute", "--git-common-dir")) / "info" / "exclude"
     exclude.parent.mkdir(exist_ok=True)
@@ -124,7 +149,25 @@ def test_uncommitted_work_an_operation_a_stray_head_or_an_ignored_memory_keeps_t
     (tree / ".relay" / "memory" / "port.md").write_text("8080")
     assert clean().kept[worktree] == "memory files that git ignores: .relay/memory/port.md"
     shutil.rmtree(tree / ".relay" / "memory")
+
+    exclude.write_text("deps/\n")
+    (tree / "deps" / "lib").mkdir(parents=True)
+    git(tree / "deps" / "lib", "init", "-q")
+    assert clean().kept[worktree] == "a repository that git ignores: deps/lib"
+    shutil.rmtree(tree / "deps" / "lib" / ".git")
     assert worktree in clean().removed
+
+
+def test_a_branch_never_goes_before_its_worktree(done: Course, clean: Callable[..., Cleaned]) -> None:
+    worktree, _, branch = paths(done)
+    repo = Path(done.relay.repo)
+    git(repo, "merge", "-q", "--ff-only", done.relay.branch)
+    git(repo, "worktree", "lock", worktree)
+    found = clean()
+    assert "locked" in found.kept[worktree] and found.kept[branch] == "its worktree stays"
+    assert git(repo, "rev-parse", done.relay.branch)
+    git(repo, "worktree", "unlock", worktree)
+    assert {worktree, branch} <= set(clean().removed)
 
 
 @pytest.mark.slow

@@ -108,13 +108,15 @@ def test_a_refusal_is_one_line_and_makes_nothing(cli: Cli, repo: Path) -> None:
 
 POLICIES: dict[str, tuple[bytes, str]] = {
     "unknown key": (b"[relay.leg]\ntrns = 4\n", "leg.trns"),
-    "unknown table": (b"[relay]\n[other]\n", "one table, [relay]"),
-    "not a table": (b"relay = 4\n", "one table, [relay]"),
-    "no TOML": (b"[relay\n", "is not TOML"),
+    "unknown table": (b"[relay]\n[other]\n", "other: stands outside the one table of a policy file, [relay]"),
+    "not a table": (b"relay = 4\n", "must be a table of keys"),
+    "no TOML": (b"[relay\n", "is not valid TOML"),
     "no text": (b"\xff\xfe[relay]\n", "cannot be read"),
-    "deep": (b"a = " + b"[" * 5000, "nested too deeply"),
+    "deep": (b"a = " + b"[\n" * 5000, "nested too deeply"),
+    "a long line": (b"a = " + b"[" * 5000, "more than 4096 characters"),
     "a number of absurd length": (b"[relay]\nceiling = " + b"9" * 5000, "--policy"),
-    "large": (b"#" * (300 * 1024), "is larger than"),
+    "large": (b"#" * (300 * 1024), "is longer than"),
+    "empty": (b"", "no [relay] table"),
     "a bad value": (b"[relay]\nceiling = 7\n", "ceiling"),
     "an escape": (b'[relay]\n"\\u001b[31m" = 7\n', "unknown key"),
 }

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -212,6 +213,18 @@ class TestNoAnswer:
         os.mkfifo(tmp_path / "never")
         with pytest.raises(StoreUnavailable, match=r"did not answer within 0.3 s"):
             gitrun.run(["config", "--file", str(tmp_path / "never"), "--list"], cwd=repo, timeout=0.3)
+
+    def test_what_git_started_ends_with_it_when_the_time_is_over(self, repo: Path, tmp_path: Path) -> None:
+        mark = tmp_path / "pid"
+        slow = f"!echo $$ > '{mark}'; exec sleep 60"
+        with pytest.raises(StoreUnavailable, match=r"did not answer within 2 s"):
+            gitrun.run(["-c", f"alias.slow={slow}", "slow"], cwd=repo, timeout=2)
+        stat = Path(f"/proc/{mark.read_text().strip()}/stat")
+        for _ in range(50):
+            if not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z":
+                return  # gone, or dead and not reaped yet
+            time.sleep(0.1)
+        pytest.fail("it still runs")
 
     def test_no_git(self, repo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(gitrun.Git, "GIT_PYTHON_GIT_EXECUTABLE", "/no/such/git")

@@ -1,10 +1,12 @@
-"""What the verbs about relays share: the actor, key=value options and the words for a person."""
+"""What the verbs about relays share: the actor, key=value options, the policy file and the words for a person."""
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from relays.actions.base import Actor, Outcome
 from relays.actions.people import actor
+from relays.core import policy
 from relays.management.cli import emit, refuse
 
 
@@ -27,6 +29,20 @@ def pairs(values: list[str], flag: str) -> dict[str, str]:
             refuse(f"{flag} {value!r}: write it as name=value")
         found[name.strip()] = rest
     return found
+
+
+def policy_table(path: str) -> dict[str, object]:
+    """The `[relay]` table of the file that `--policy` names, {} where it names none; another file is refused."""
+    if not path:
+        return {}
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            return policy.parse_toml_relay_table(file.read(policy.LARGEST_FILE + 1), alone=True)
+    except policy.PolicyError as error:
+        refuse(f"--policy {path}: {error}; mend it at that place")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not UTF-8"
+        refuse(f"--policy {path} cannot be read ({reason}): name a readable TOML file with a [relay] table")
 
 
 def emit_outcome(outcome: Outcome, options: argparse.Namespace) -> int:

@@ -2,10 +2,10 @@
 
 import argparse
 
-from relays.actions.adopt import AdoptRequest, adopt
-from relays.core import policy as policies
-from relays.management.cli import Exit, emit, read_input, refuse, say
-from relays.management.verbs._relays import acting, add_actor, pairs
+from relays.actions.adopt import adopt
+from relays.actions.adoption import AdoptRequest
+from relays.management.cli import Exit, emit, say
+from relays.management.verbs._relays import acting, add_actor, pairs, policy_table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,13 +23,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    table: dict[str, object] = {}
-    if options.policy:
-        text = read_input(options.policy, 64 * 1024).decode("utf-8", "replace")
-        try:
-            table = policies.parse_toml_relay_table(text)
-        except policies.PolicyError as error:
-            refuse(f"adopt: --policy {options.policy}: {error}; correct the file")
     done = adopt(
         acting(options),
         AdoptRequest(
@@ -37,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
             relay=options.relay,
             agent=options.agent,
             agent_args=pairs(options.agent_arg, "--agent-arg"),
-            policy=table,
+            policy=policy_table(options.policy),
             sets=options.set,
             mode=options.mode,
             done_when=options.done_when,

@@ -3,7 +3,7 @@
 import argparse
 
 from relays.actions.base import relay_or_refuse
-from relays.driver import look
+from relays.driver import safe_point
 from relays.management.cli import Exit, emit, refuse
 from relays.stores.base import StoreUnavailable
 
@@ -15,7 +15,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     relay = relay_or_refuse(options.id)
     try:
-        seen = look.look(relay)
+        seen = safe_point.look(relay)
     except StoreUnavailable as error:
         refuse(f"safe-point {relay.pk}: {relay.repo}: {error.evidence}; make it readable again", Exit.UNKNOWN)
     if seen is None:

@@ -1,17 +1,12 @@
 """`relay start`: start a relay; with `--wait` drive it here until it ends, parks or idles."""
 
 import argparse
-import tomllib
-from pathlib import Path
-from typing import Any
 
 from relays.actions.start import StartRequest, in_words, start
 from relays.driver import foreground
-from relays.management.cli import Exit, emit, refuse, say
-from relays.management.verbs._relays import acting, add_actor, pairs
+from relays.management.cli import Exit, emit, say
+from relays.management.verbs._relays import acting, add_actor, pairs, policy_table
 from relays.models import Relay, RelayStatus
-
-POLICY_BYTES = 256 * 1024
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -41,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
             region=options.region,
             agent=options.agent,
             agent_args=pairs(options.agent_arg, "--agent-arg"),
-            policy=_policy(options.policy),
+            policy=policy_table(options.policy),
             sets=options.set,
             mode=options.mode,
             watch=options.watch,
@@ -87,25 +82,3 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds < 10**9:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds")
     return seconds
-
-
-def _policy(path: str) -> dict[str, Any]:
-    if not path:
-        return {}
-    try:
-        with Path(path).open("rb") as stream:
-            content = stream.read(POLICY_BYTES + 1)
-        if len(content) > POLICY_BYTES:
-            refuse(f"--policy {path} is larger than {POLICY_BYTES} bytes: no policy is as large; check the name")
-        table = tomllib.loads(content.decode("utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        refuse(f"--policy {path} is not TOML ({error}): mend it at that place")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        refuse(f"--policy {path} cannot be read ({reason}): name a readable TOML file")
-    except RecursionError:
-        refuse(f"--policy {path} is nested too deeply: a policy has tables and values, no more")
-    found = table.get("relay", {})
-    if not isinstance(found, dict) or set(table) - {"relay"}:
-        refuse(f"--policy {path}: a policy file has one table, [relay]")
-    return found
