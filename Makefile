@@ -78,7 +78,7 @@ test-postgres: $(VENV)/.ready-dev
 	DATABASE_URL="$(POSTGRES)" $(PYTEST) $(SIDE_BY_SIDE) -m "not slow and not chaos" $(ARGS)
 
 slow: $(VENV)/.ready-dev
-	$(PYTEST) -m "slow" $(ARGS)
+	$(PYTEST) $(SIDE_BY_SIDE) -m "slow" $(ARGS)
 
 chaos: $(VENV)/.ready-dev
 	$(PYTEST) -m "chaos" $(ARGS)

@@ -7,8 +7,12 @@ import sys
 
 def main() -> int:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "relaysite.settings")
-    from django.core.exceptions import ImproperlyConfigured
-    from django.core.management import execute_from_command_line
+    try:
+        from django.core.exceptions import ImproperlyConfigured
+        from django.core.management import execute_from_command_line
+    except ModuleNotFoundError:
+        sys.stderr.write(f"Django is not installed for {sys.executable}: run `make run` once, then .venv/bin/python\n")
+        return 2
 
     try:
         execute_from_command_line(sys.argv)

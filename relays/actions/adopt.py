@@ -142,7 +142,8 @@ def _choose(store: GitStore, request: AdoptRequest) -> Travelled:
 def _look(store: GitStore, relay_id: str) -> Travelled:
     here = Relay.objects.filter(pk=relay_id).first()
     if here is not None:
-        todo = "start a new relay for more work" if here.final else f"use `relay resume {relay_id}`"
+        goes_on = f"use `relay resume {relay_id}`" if here.status == RelayStatus.PARKED else "it goes on by itself"
+        todo = "start a new relay for more work" if here.final else goes_on
         raise NotLegalNow(f"adopt {relay_id}: it is known here and {here.status}; {todo}")
     return taking_up.look(store, relay_id)
 

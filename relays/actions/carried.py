@@ -199,7 +199,8 @@ def _canonical(ref: str) -> str:
 def needs_limit(gate: GateEpisode, relay: Relay, rules: policy.Policy, changes: Changes) -> None:
     """rules.md: "after `BUDGET_EXHAUSTED` it needs a new limit", one that leaves something."""
     if changes.policy is None or changes.policy.envelope == rules.envelope:
-        raise Usage(f"approve {gate.pk}: {gate.token} needs a new limit, such as --set envelope.turns=200")
+        such = budget.limit_example(gate.items)
+        raise Usage(f"approve {gate.pk}: {gate.token} needs a new limit, such as --set {such}")
     over = budget.forbids_leg(changes.policy.envelope, relay.spent)
     if over:
         raise Usage(f"approve {gate.pk}: with that limit {', '.join(over)} still holds; give a higher one in --set")

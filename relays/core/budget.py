@@ -25,6 +25,13 @@ STOP_REASONS: dict[str, StopReason] = {
     "legs": StopReason.LEGS,
     "queries": StopReason.QUERIES,
 }
+_EXAMPLES = {"spend": "20", "turns": "400", "output_tokens": "2000000", "wall": "12h", "legs": "40", "queries": "20"}
+
+
+def limit_example(items: Collection[str]) -> str:
+    """How a new limit is written, for the first axis that `items` (an episode's lines) name as spent."""
+    axis = next((axis for axis, reason in STOP_REASONS.items() if reason in items), "turns")
+    return f"envelope.{axis}={_EXAMPLES[axis]}"
 
 
 @dataclass(frozen=True, slots=True)

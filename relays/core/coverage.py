@@ -85,4 +85,4 @@ def over_legs(legs: Sequence[Coverage]) -> VerdictLine:
     if short:
         left = whole.made - whole.reached
         return VerdictLine("violated", f"{left} of {whole.made} durable things are not reached from a baton", numbers)
-    return VerdictLine("holds", f"all that {len(proving)} legs durably made is reached: {whole.made}", numbers)
+    return VerdictLine("holds", f"all that was durably made is reached: {whole.made}, legs: {len(proving)}", numbers)

@@ -99,7 +99,7 @@ def rot(legs: Sequence[LegErrors]) -> VerdictLine:
     window, said = _by_fullness(worked)
     numbers["fullness"] = window
     if len(worked) < ROT_LEGS or calls < ROT_CALLS:
-        return VerdictLine("not yet", f"{calls} tool calls over {len(worked)} legs", numbers)
+        return VerdictLine("not yet", f"tool calls: {calls}, legs: {len(worked)}", numbers)
     half = (len(worked) + 1) // 2
     early, late = _sums(worked[:half]), _sums(worked[half:])
     low, high = difference(early[1], early[0], late[1], late[0])

@@ -241,6 +241,8 @@ def _refs(relay: Relay, store: GitStore, going: set[str]) -> Iterator[Left]:
             why = f"its work is on no other branch: git merge {relay.branch}"
         elif Path(relay.worktree).exists() and _work_in(relay, Path(relay.worktree)):
             why = "its worktree stays"
+        elif elsewhere := checkout.stands_on(store, relay.branch, Path(relay.worktree)):
+            why = f"it is checked out in {elsewhere}"
         else:
             why = ""
             going.add(branch)

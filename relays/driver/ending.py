@@ -19,7 +19,7 @@ from relays.core import progress as core_progress
 from relays.core.boundary import owes_statement
 from relays.core.lifecycle import EndDecision, EndView, has_successor, judge_end
 from relays.core.policy import Policy
-from relays.core.vocabulary import Ask, Cause, Hold, Mode, Reason
+from relays.core.vocabulary import Ask, Cause, Hold, Mode, Reason, token
 from relays.driver import baton_maker, budgets, finals, gates, git, progress, rebaton, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, lock, topic
 from relays.driver.claim import Claim
@@ -277,6 +277,11 @@ class Ending:
         now: datetime,
     ) -> str:
         why = f"{decision.reason}: {decision.cause or 'no successor'}"
+        asked = decision.ask or (Ask.BUDGET_EXHAUSTED if spent else None)
+        if advisory:
+            why = f"{decision.reason} in mode {relay.mode}: an operator resumes or stops the relay"
+        elif asked and not decision.cause:
+            why = f"{asked}: {token(asked).meaning}"
         if relay.park and decision.reason in (Reason.ROTATED, Reason.IDLE_PARKED):
             why = "parked by a person at a safe point"
         change_relay(relay.pk, RelayStatus.PARKED, frm=present, now=now, why=why, **fields)

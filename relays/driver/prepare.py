@@ -80,6 +80,7 @@ class Prepare:
             baton = rebaton.read(row)
             cursor, next_action = baton.cursor.start_sha, baton.next_action
             self._worktree(cursor)
+        self._on_its_branch()
         laid_back = self._lay_back(row)
         path = self._baton_file(row)
         self._to_starting(cursor, laid_back)
@@ -204,6 +205,20 @@ class Prepare:
         except StoreUnavailable as error:
             self._unknown(f"worktree {self.relay.worktree}: {error.evidence}")
         self._say("worktree", said)
+
+    def _on_its_branch(self) -> None:
+        """A person's own work tree is never switched, and on another branch the agent's commits would be that one's."""
+        if self.policy.workspace != "in_place":
+            return
+        try:
+            found = git.tree(self.relay).branch()
+        except StoreUnavailable as error:
+            self._unknown(f"worktree {self.relay.worktree}: {error.evidence}")
+        if found != self.relay.branch:
+            stands = f"on {found}" if found else "on no branch"
+            self._unknown(
+                f"{self.relay.worktree} stands {stands}, the relay works on {self.relay.branch}; switch to it"
+            )
 
     def _say(self, what: str, lines: list[str]) -> None:
         """Findings of this leg's start; another attempt that finds nothing leaves those of the one before."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from relays.core import reset, rotation
+from relays.core.baton import read
 from relays.core.events import Event as CoreEvent
 from relays.core.legview import LegView
 from relays.core.policy import Policy
@@ -56,9 +57,11 @@ def make(relay: Relay, old: Leg, baton: Baton, now: datetime, *, gate: GateEpiso
     leg = Leg.objects.create(
         relay=relay, number=(last_number(relay.pk) or 0) + 1, trace=new_trace(), parent_trace=old.trace, from_gate=gate
     )
+    carried = read(baton.text).baton
     seed = reset.seed(
         preamble=reset.PREAMBLE,
-        pin=relay.pin,
+        # what is handed over; whether it still is the relay's own objective the reload judges, and asks
+        pin=carried.objective if carried else relay.pin,
         baton=baton.text.encode(),
         user_facts=(),
     )

@@ -57,16 +57,21 @@ def remove(connection: BaseDatabaseWrapper) -> None:
 
 
 def missing(connection: BaseDatabaseWrapper) -> tuple[str, ...]:
-    """The triggers that this database lacks or has switched off, by name; none when every table is guarded."""
+    """The triggers that this database lacks or has switched off, by name; none when every table is guarded.
+
+    On SQLite also those that say something else than ours: one of the same name that lets everything pass.
+    """
     wanted = [name for one in TABLES for name in _names(one, connection.vendor)]
+    sqlite = connection.vendor == "sqlite"
     sql = (
-        "SELECT name FROM sqlite_master WHERE type = 'trigger'"
-        if connection.vendor == "sqlite"
-        else "SELECT tgname FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('O', 'A')"
+        "SELECT name, sql FROM sqlite_master WHERE type = 'trigger'"
+        if sqlite
+        else "SELECT tgname, '' FROM pg_trigger WHERE NOT tgisinternal AND tgenabled IN ('O', 'A')"
     )
+    ours = {statement.split()[2]: statement for statement in _create(connection.vendor)} if sqlite else {}
     with connection.cursor() as cursor:
         cursor.execute(sql)
-        there = {str(row[0]) for row in cursor.fetchall()}
+        there = {str(name) for name, said in cursor.fetchall() if not sqlite or said == ours.get(str(name))}
     return tuple(name for name in wanted if name not in there)
 
 

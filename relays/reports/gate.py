@@ -15,7 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import F, QuerySet
 
-from relays.core import externalize
+from relays.core import budget, externalize
 from relays.core.baton import read
 from relays.core.pointers import Answer, Verdict, parse_entry
 from relays.core.safepoint import choose_next_action
@@ -144,6 +144,11 @@ class GatePage:
     def drift(self) -> bool:
         """The objective that the baton carries is not the relay's own: approving says which one stands."""
         return self.gate.token == Ask.OBJECTIVE_DRIFT
+
+    @property
+    def limit_example(self) -> str:
+        """How a new limit is written, for the axis that is spent where the gate asks for one."""
+        return budget.limit_example(self.gate.items)
 
     @property
     def open(self) -> bool:

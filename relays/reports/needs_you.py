@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import PurePath
 
+from django.db.models import Exists, OuterRef
+
 from relays.core.vocabulary import token
 from relays.models import OPEN_GATES, Decision, GateEpisode, GateState, Relay, RelayStatus
 from relays.reports.relays import RelayRow, relay_rows, with_token
@@ -60,6 +62,7 @@ class NeedsYou:
     waiting_total: int
     approved: tuple[GateRow, ...]  # decided, but somebody or something else must still let it go on
     parked: timedelta  # of the relays that wait, in all
+    resumable: int  # parked with no gate open: by a person, in an advisory mode, or after a refusal
     running: tuple[RelayRow, ...]
     running_total: int
     any_relay: bool
@@ -88,6 +91,7 @@ def needs_you(now: datetime) -> NeedsYou:
     running.sort(key=lambda relay: (_ORDER[RelayStatus(relay.status)], -relay.created_at.timestamp(), relay.pk))
     running_rows = relay_rows(running)
     marks = {(row.context.mark, row.context.ceiling) for row in running_rows if row.context}
+    gated = GateEpisode.objects.filter(relay=OuterRef("pk"), state__in=OPEN_GATES)
     last = Decision.objects.filter(act__in=("approve", "refuse")).select_related("actor").order_by("-seq").first()
     return NeedsYou(
         at=now,
@@ -95,6 +99,7 @@ def needs_you(now: datetime) -> NeedsYou:
         waiting_total=waiting_count(),
         approved=tuple(row for row in rows if row.state == GateState.APPROVED),
         parked=sum((parked[relay_id] for relay_id in {row.relay_id for row in waiting}), timedelta(0)),
+        resumable=Relay.objects.filter(~Exists(gated), status=RelayStatus.PARKED).count(),
         running=running_rows,
         running_total=by_themselves.count(),
         any_relay=Relay.objects.exists(),

@@ -103,6 +103,12 @@ def _listed(repo: GitStore) -> dict[Path, _Listed]:
     return found
 
 
+def stands_on(repo: GitStore, branch: str, but: Path) -> Path | None:
+    """A work tree of the repository, other than `but`, that has the branch checked out. Raises StoreUnavailable."""
+    real = Path(os.path.realpath(but))
+    return next((place for place, held in _listed(repo).items() if held.branch == branch and place != real), None)
+
+
 @contextmanager
 def _own_config(repo: GitStore, git_dir: Path) -> Iterator[dict[str, str]]:
     """The environment in which no filter of the repository's config runs; the user's own ones are left alone."""

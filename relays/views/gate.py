@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from relays import access
 from relays.actions import decide as deciding
-from relays.actions.base import ChangedSinceSeen, NotPermitted, Refused
+from relays.actions.base import ChangedSinceSeen, NotPermitted, Refused, Usage
 from relays.core.vocabulary import Ask
 from relays.models import GateEpisode
 from relays.reports import diffs
@@ -114,8 +114,11 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
 def _decide(request: HttpRequest, found: GateEpisode, form: QueryDict) -> deciding.GateOutcome:
     actor, seen, comment = actor_of(request), form.get("seen", ""), form.get("comment", "").strip()
     decision = form.get("decision", "")
-    chosen = form.get("next", KEEP)
-    next_action = form.get("next_own", "").strip() if chosen == OWN else chosen
+    written = form.get("next_own", "").strip()
+    chosen = form.get("next", OWN if written else KEEP)
+    if written and chosen != OWN:
+        raise Usage("a next action was written, but another is chosen; choose “Write another one”, or empty the line")
+    next_action = written if chosen == OWN else chosen
     if decision == "approve":
         return deciding.approve(
             actor,

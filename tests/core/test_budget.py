@@ -15,6 +15,7 @@ from relays.core.budget import (
     exhausted,
     forbids_leg,
     left,
+    limit_example,
     newly_low,
     rearm,
     spend_unknown,
@@ -167,3 +168,11 @@ def test_spent_low_and_left_agree(envelope: Envelope, spent: Spent) -> None:
             assert not axis.left
         elif axis.left is not None:
             assert axis.left  # something is left exactly as long as the axis is not spent
+
+
+@pytest.mark.parametrize("axis", STOP_REASONS)
+def test_the_example_of_a_new_limit_is_of_the_spent_axis_and_is_one(axis: str) -> None:
+    key, _, value = limit_example([STOP_REASONS[axis], "tombstone of leg 1: RELAY_ROTATED"]).partition("=")
+    assert key == f"envelope.{axis}"
+    assert getattr(Envelope.model_validate({axis: value}), axis) is not None
+    assert limit_example(["spend unknown: 4 calls have no price"]) == "envelope.turns=400"

@@ -272,6 +272,9 @@ def test_known_here_or_ended_is_refused(parked: Course, tmp_path: Path, elsewher
     place = clone(repo_of(parked), tmp_path / "clone")
     with pytest.raises(NotLegalNow, match=f"known here and parked; use `relay resume {parked.pk}`"):
         adopt(operator(), AdoptRequest(str(place)))
+    resume.resume(operator(), parked.pk)
+    with pytest.raises(NotLegalNow, match="known here and ready; it goes on by itself"):
+        adopt(operator(), AdoptRequest(str(place)))
     park.stop(operator(), parked.pk)
     owed()
     git(place, "fetch", "-q", "origin", *REFS)

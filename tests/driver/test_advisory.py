@@ -74,6 +74,7 @@ def test_shadow_records_all_that_enforce_would_do_and_changes_nothing(course: St
 
     # nothing was changed: no successor, episode, ledger row or ref; one baton, that of the real end
     assert relay.relay.status == RelayStatus.PARKED and relay.open_leg is None and relay.gates == []
+    assert relay.relay.status_why == "RELAY_ROTATED in mode shadow: an operator resumes or stops the relay"
     assert not LedgerRow.objects.filter(relay=relay.pk).exists() and not ResetTransaction.objects.exists()
     assert git(relay.worktree, "for-each-ref", "refs/relay") == ""
     assert relay.baton.tombstone.at_sha == shas[1]

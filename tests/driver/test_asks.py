@@ -45,6 +45,23 @@ def drifted(course: Start, how: str = "text alone", **values: Any) -> Any:
     return relay
 
 
+@pytest.mark.parametrize("how", ["text alone", "text and digest"])
+def test_a_drift_while_the_relay_is_parked_is_asked_at_the_resume(course: Start, how: str) -> None:
+    """No leg is pending then: the resume makes one, and its reload finds the drift before an agent starts."""
+    relay = course(**player(WORKS), mode="shadow")
+    relay.step()
+    found = relay.relay
+    assert found.status == RelayStatus.PARKED and relay.open_leg is None
+    digest = found.objective_digest if how == "text alone" else pin_digest(found.pin_id, OTHER)
+    Relay.objects.filter(pk=relay.pk).update(objective=OTHER, objective_digest=digest)
+    resume.resume(operator(), relay.pk)
+    relay.step()
+    assert relay.waiting == ["OBJECTIVE_DRIFT"]
+    assert relay.approve("OBJECTIVE_DRIFT").state == "requested"
+    relay.step()
+    assert relay.waiting == [] and relay.baton.objective.text == OTHER
+
+
 @pytest.mark.parametrize("how", ["text alone", "text and digest", "another pin"])
 def test_approving_a_drift_confirms_the_relays_own_objective_and_it_is_not_asked_again(course: Start, how: str) -> None:
     relay = drifted(course, how)
@@ -189,6 +206,7 @@ def test_a_spent_envelope_is_asked_once_over_crashes_and_restarts_and_needs_a_ne
     assert used == 3
     relay.step()
     assert relay.waiting == ["BUDGET_EXHAUSTED"] and relay.relay.turns_used == used
+    assert relay.relay.status_why == "BUDGET_EXHAUSTED: an axis of the relay's envelope is spent"
     for sets in ([], ["envelope.turns=3"], ["envelope.turns=2"], ["leg.turns=9"]):
         with pytest.raises(Usage, match="new limit|still holds"):
             relay.approve("BUDGET_EXHAUSTED", sets=sets)

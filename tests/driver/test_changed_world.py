@@ -206,23 +206,26 @@ def test_a_repository_of_another_owner_does_not_answer(world: World) -> None:
     judge(world, OWNED)
 
 
+@pytest.mark.usefixtures("world")
 @pytest.mark.slow
 @pytest.mark.parametrize("row", TWO, ids=["fresh", "amended"])
-def test_a_sha256_repository(row: Row, tmp_path: Path, template: World) -> None:
+def test_a_sha256_repository(row: Row, tmp_path: Path) -> None:
     world = make_world(tmp_path, object_format="sha256")
     assert len(world.start) == 64
     judge(world, row)
 
 
+@pytest.mark.usefixtures("world")
 @pytest.mark.slow
 @pytest.mark.parametrize("row", TWO, ids=["fresh", "amended"])
-def test_a_relay_that_works_in_place(row: Row, tmp_path: Path, template: World) -> None:
+def test_a_relay_that_works_in_place(row: Row, tmp_path: Path) -> None:
     world = make_world(tmp_path, sets=["workspace=in_place"])
     assert world.worktree == world.repo
     judge(world, row)
 
 
-def test_a_relay_in_a_submodule(tmp_path: Path, template: World) -> None:
+@pytest.mark.usefixtures("world")
+def test_a_relay_in_a_submodule(tmp_path: Path) -> None:
     """Its git directory lies in the one above; the folder itself may be gone after a checkout there."""
     inner = make_repo(tmp_path / "inner", FILES, issues=2)
     outer = make_repo(tmp_path / "outer")

@@ -129,7 +129,8 @@ def test_a_person_who_verifies_sees_that_the_branch_is_gone(world: World) -> Non
     assert world.relay.status == RelayStatus.READY, "looking changes nothing"
 
 
-def test_a_branch_that_is_gone_before_any_baton_is_asked_too(tmp_path: Path, template: World) -> None:
+@pytest.mark.usefixtures("world")
+def test_a_branch_that_is_gone_before_any_baton_is_asked_too(tmp_path: Path) -> None:
     repo = make_repo(tmp_path / "repo", FILES, issues=1)
     relay = start_relay(repo, sets=["workspace=in_place"])
     git(repo, "checkout", "-q", "--orphan", "other")

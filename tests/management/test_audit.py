@@ -151,6 +151,18 @@ def test_a_database_that_would_let_rows_change_is_not_called_fine(cli: Cli, stor
     assert "relays_decision_no_update" in done.json["why"][0]
 
 
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL's triggers call one function of ours")
+def test_a_trigger_of_the_same_name_that_refuses_nothing_is_seen(cli: Cli, story: Story) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TRIGGER relays_ledgerrow_no_delete")
+        cursor.execute(
+            "CREATE TRIGGER relays_ledgerrow_no_delete BEFORE DELETE ON relays_ledgerrow BEGIN SELECT 1; END"
+        )
+    done = cli("audit", "verify", "--json")
+    assert (done.code, done.json["ok"]) == (4, False)
+    assert "relays_ledgerrow_no_delete" in done.json["why"][0]
+
+
 def test_it_reads_many_rows_in_few_queries(cli: Cli, story: Story, django_assert_max_num_queries: object) -> None:
     for _ in range(60):
         base.record(base.Actor(story.relay.owner), "park", now=timezone.now(), relay=story.relay)

@@ -167,7 +167,11 @@ def test_a_branch_never_goes_before_its_worktree(done: Course, clean: Callable[.
     assert "locked" in found.kept[worktree] and found.kept[branch] == "its worktree stays"
     assert git(repo, "rev-parse", done.relay.branch)
     git(repo, "worktree", "unlock", worktree)
-    assert {worktree, branch} <= set(clean().removed)
+    git(repo, "branch", "main-too")
+    git(repo, "switch", "-q", "--ignore-other-worktrees", done.relay.branch)
+    assert clean().kept[branch] == f"it is checked out in {repo.resolve()}", "a person stands on it"
+    git(repo, "switch", "-q", "main-too")
+    assert branch in clean().removed and not Path(worktree).exists()
 
 
 @pytest.mark.slow

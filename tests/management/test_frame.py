@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.db import OperationalError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,6 +107,18 @@ def test_an_unexpected_error_is_one_line_and_kept(cli: Cli, monkeypatch: pytest.
 
 
 @pytest.mark.django_db
+@pytest.mark.django_db
+@pytest.mark.parametrize("said", ["database or disk is full", "disk I/O error", "No space left on device"])
+def test_a_full_disk_is_said_as_what_it_is(cli: Cli, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    def act(options: argparse.Namespace) -> int:
+        raise OperationalError(said)
+
+    verb_that(monkeypatch, act)
+    done = cli("probe")
+    assert done.code == 1
+    assert said in done.line and "free space on its disk" in done.line and "DATABASE_URL" not in done.line
+
+
 def test_an_option_of_the_wrong_type(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     verb_that(monkeypatch, lambda options: 0)
     assert cli("probe", "--limit", "many").line.endswith("see `relay probe --help`")

@@ -101,3 +101,11 @@ def test_an_unknown_relay_is_exit_14_in_one_line(cli: Cli, verb: str) -> None:
 def test_a_missing_or_unknown_argument_is_usage(cli: Cli, verb: str) -> None:
     assert (cli(verb).code, cli(verb, "x", "--colour").code) == (2, 2)
     assert f"relay {verb} --help" in cli(verb).line
+
+
+def test_a_gate_that_is_decided_shows_no_digest_to_decide_on(cli: Cli, story: Story) -> None:
+    gate = story.park()
+    digest = cli("status", story.relay.pk, "--json").json["gates"][0]["seen"]
+    assert f"blocks {gate.blocks} seen {digest}" in cli("status", story.relay.pk).out.decode()
+    cli("refuse", gate.pk, "--seen", digest, "--comment", "no")
+    assert f"gate {gate.pk} {gate.token} refused\n" in cli("status", story.relay.pk).out.decode()

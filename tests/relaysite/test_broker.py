@@ -56,6 +56,7 @@ def test_our_transport_serves_the_embedded_address() -> None:
 @pytest.mark.parametrize(("url", "port"), BROKERS)
 def test_a_worker_hears_a_bell_from_another_process(tmp_path: Path, url: str, port: int) -> None:
     if port and not answers(port):
+        assert not os.environ.get("CI"), f"nothing answers on 127.0.0.1:{port}: in CI a missing service fails"
         pytest.skip(f"left out: nothing answers on 127.0.0.1:{port}")
     name = f"bells-{os.getpid()}"
     (tmp_path / "bells.py").write_text(APP.replace("NAME", name), encoding="utf-8")

@@ -218,6 +218,19 @@ def test_only_the_state_refreshes_and_it_says_when_the_page_is_old(
     assert client.get(url, {"part": "form"}).status_code == 404
 
 
+def test_a_next_action_that_is_written_is_never_dropped(story: Story, gate: GateEpisode, client_of: Clients) -> None:
+    reviewer, url = client_of("reviewer"), reverse("gate_decide", args=[gate.pk])
+    form = {"seen": seen(story, gate), "comment": "ok", "next": "", "next_own": "Stub it.", "decision": "approve"}
+    answer = reviewer.post(url, form)
+    assert answer.status_code == 400 and "choose “Write another one”" in answer.content.decode()
+    assert 'value="Stub it."' in answer.content.decode() and not Decision.objects.filter(gate=gate).exists()
+
+
+def test_the_limit_that_is_asked_for_is_named_by_its_key(story: Story, client_of: Clients) -> None:
+    gate = story.park("BUDGET_EXHAUSTED", items=["BUDGET_LEGS_EXHAUSTED", "tombstone of leg 1: RELAY_ROTATED"])
+    assert 'placeholder="envelope.legs=40"' in text_of(client_of("reviewer"), gate)
+
+
 # --- what confirms: a goal in prose, and the objective
 
 
@@ -236,6 +249,7 @@ def test_a_goal_in_prose_is_confirmed_or_sent_back_with_what_is_missing(story: S
     refused = reviewer.post(url, {**own, "decision": "approve"})
     assert refused.status_code == 400
     assert "refuse with --next-action or --objective" in refused.content.decode()
+    del own["next"]  # nothing else can be chosen here: what is written counts
     assert reviewer.post(url, {**own, "decision": "refuse"}).status_code == 303
     assert Decision.objects.get(act="next_action").detail["next_action"] == "Write the last chapter."
     text = text_of(reviewer, gate)

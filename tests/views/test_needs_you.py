@@ -85,6 +85,17 @@ def test_when_nothing_waits_the_last_decision_and_what_runs_are_said(client_of: 
     assert "Nobody is needed" in page and "1 relay runs by itself" in page
 
 
+def test_a_parked_relay_without_a_gate_is_said_too(client_of: ClientOf) -> None:
+    """An operator resumes it, and nothing else on this page would tell."""
+    make_gate(make_relay(status=RelayStatus.PARKED))
+    assert "without a gate" not in client_of("operator").get("/").content.decode()
+    refused = make_relay(status=RelayStatus.PARKED)
+    make_gate(refused, state=GateState.REFUSED)
+    bump("inbox", "relays")
+    page = client_of("operator").get("/").content.decode()
+    assert "1 parked without a gate, an operator resumes or stops it" in page and 'href="/relays/?status=parked"' in page
+
+
 @pytest.mark.parametrize("part", ["", "?part=inbox", "?part=running", "?part=count"])
 def test_thirty_relays_cost_as_many_queries_as_one(client_of: ClientOf, part: str) -> None:
     client = client_of("reviewer")

@@ -134,6 +134,8 @@ def _run(verb: str, rest: list[str]) -> int:
         kept = keep_traceback(verb, error)
         if any(words in str(error) for words in ("no such table", "no such column", "has no column", "does not exist")):
             say(f"relay {verb}: the database is not of this version; run `python manage.py migrate` (details: {kept})")
+        elif any(words in str(error) for words in ("disk is full", "disk I/O error", "No space left")):
+            say(f"relay {verb}: the database cannot be written ({one_line(error)}); free space on its disk, then go on")
         else:
             say(f"relay {verb}: the database does not answer ({one_line(error)}); start it or check DATABASE_URL")
         return Exit.FAILED

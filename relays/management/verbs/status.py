@@ -36,7 +36,8 @@ def _words(data: dict[str, Any], why: str) -> str:
     if rows:
         lines += ["", table(rows, ["leg", "tombstone", "cause", "hold", "turns", "peak/ceiling", "progress"])]
     for gate in data["gates"]:
-        lines.append(f"gate {gate['id']} {gate['token']} {gate['state']} blocks {gate['blocks']} seen {gate['seen']}")
+        open_yet = f" blocks {gate['blocks']} seen {gate['seen']}" if gate["seen"] else ""
+        lines.append(f"gate {gate['id']} {gate['token']} {gate['state']}{open_yet}")
     lines += ["", *(f"{name}: {verdict}" for name, verdict in data["verdicts"].items())]
     if data["advisory"]:
         lines.append(f"advice ({data['advisory']['mode']}): {data['advisory']['said']}")
