@@ -151,12 +151,12 @@ class Environment:
         value = self.text(name)
         if not value:
             return {}
-        from relays.core import policy  # only a site with a policy of its own pays for reading it here
+        from relays.core import policy, policyfile  # only a site with a policy of its own pays for reading it here
 
         path = PROJECT / Path(value).expanduser()
         try:
             with path.open(encoding="utf-8") as file:
-                table = policy.parse_toml_relay_table(file.read(policy.LARGEST_FILE + 1), alone=True)
+                table = policyfile.parse_toml_relay_table(file.read(policyfile.LARGEST_FILE + 1), alone=True)
             policy.build(table, None, {})
         except policy.PolicyError as error:
             raise ImproperlyConfigured(f"{name}={str(path)!r}: {error}; mend that key, or unset {name}.") from error

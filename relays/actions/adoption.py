@@ -15,7 +15,7 @@ from relays.actions.base import Actor, Usage
 from relays.agents import registry
 from relays.agents.base import AgentArgError
 from relays.core import baton as batons
-from relays.core import donewhen, objective, policy, region, travel
+from relays.core import donewhen, objective, policy, policyfile, region, travel
 from relays.core.vocabulary import Mode, Reason
 from relays.driver import places, rebaton
 from relays.driver.adopt import Travelled
@@ -134,7 +134,7 @@ def _policy(
     request: AdoptRequest, store: GitStore, found: Travelled, done: donewhen.DoneWhen, watch: bool
 ) -> tuple[policy.Policy, tuple[str, ...]]:
     text = store.read_file(found.tip, "dos.toml")
-    own = policy.parse_toml_relay_table(text.decode("utf-8", "replace")) if text else None
+    own = policyfile.parse_toml_relay_table(text.decode("utf-8", "replace")) if text else None
     start = {**request.policy, **({"mode": request.mode} if request.mode else {})}
     rules, left_out = travel.build_policy(settings.SITE_POLICY, own, found.record, start, request.sets)
     has_cmd = any(clause.kind == "cmd" for clause in done.clauses)

@@ -22,7 +22,7 @@ from relays.actions.base import (
 )
 from relays.core import policy
 from relays.core.vocabulary import Ask, Cause
-from relays.driver import budgets, finals, git, successor
+from relays.driver import budgets, finals, gates, git, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_gate, ring, topic
 from relays.models import (
     OPEN_GATES,
@@ -245,8 +245,7 @@ def _request(relay: Relay, rules: policy.Policy, moment: datetime) -> None:
     relay.refresh_from_db()
     if rules.resume != "on_approve" or relay.status != RelayStatus.PARKED:
         return
-    waits = GateEpisode.objects.filter(relay=relay, state=GateState.WAITING).exists()
-    if waits or approvals.standing_refusal(relay.pk):
+    if gates.undecided(relay.pk).exists() or approvals.standing_refusal(relay.pk):
         return
     approved = list(GateEpisode.objects.filter(relay=relay, state=GateState.APPROVED))
     successor.request(relay, moment, gates_approved=approved)

@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from relays.actions.base import Actor, NotLegalNow, Outcome, check_comment, lock, need, record, relay_or_refuse
 from relays.core.vocabulary import Ask
-from relays.driver import successor
+from relays.driver import gates, successor
 from relays.driver.changes import INBOX, RELAYS, bump, ring, topic
 from relays.models import OPEN_GATES, GateEpisode, GateState, Relay, RelayStatus, Request
 from relays.reports import approvals
@@ -33,9 +33,8 @@ def resume(actor: Actor, relay_id: str, comment: str = "") -> Outcome:
                 bump(topic(relay_id), RELAYS)
                 ring(relay_id)
             return Outcome(relay_id, relay.status, successor.last_number(relay_id), "none")
-        undecided = [gate for gate in waiting if gate.state == GateState.WAITING]
-        if undecided:
-            gate = undecided[0]
+        gate = gates.undecided(relay_id).first()
+        if gate is not None:
             raise NotLegalNow(
                 f"resume {relay_id}: gate {gate.pk} ({gate.token}) waits for a decision; "
                 f"`relay approve {gate.pk}` or `relay refuse {gate.pk}` first"

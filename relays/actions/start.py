@@ -14,7 +14,7 @@ from django.utils import timezone
 from relays.actions.base import Actor, Held, Refused, Usage, need, record
 from relays.agents import registry
 from relays.agents.base import AgentArgError
-from relays.core import baton, donewhen, objective, policy, region
+from relays.core import baton, donewhen, objective, policy, policyfile, region
 from relays.core.vocabulary import Ask, Extra, Mode
 from relays.driver import adopt, leases, places, rebaton, successor
 from relays.driver.changes import INBOX, RELAYS, bump, ring, topic
@@ -178,7 +178,7 @@ def _policy(request: StartRequest, done: donewhen.DoneWhen, store: git_store.Git
     goal: prose and a watch have no end of their own, so that the envelope must have one."""
     try:
         text = store.read_file(tip, "dos.toml")
-        own = policy.parse_toml_relay_table(text.decode("utf-8", "replace")) if text else None
+        own = policyfile.parse_toml_relay_table(text.decode("utf-8", "replace")) if text else None
         start = dict(request.policy)
         if request.mode:
             start["mode"] = request.mode

@@ -29,9 +29,9 @@ _EXAMPLES = {"spend": "20", "turns": "400", "output_tokens": "2000000", "wall": 
 
 
 def limit_example(items: Collection[str]) -> str:
-    """How a new limit is written, for the first axis that `items` (an episode's lines) name as spent."""
-    axis = next((axis for axis, reason in STOP_REASONS.items() if reason in items), "turns")
-    return f"envelope.{axis}={_EXAMPLES[axis]}"
+    """How new limits are written, for the axes that `items` (an episode's lines) name as spent."""
+    axes = [axis for axis, reason in STOP_REASONS.items() if reason in items] or ["turns"]
+    return " ".join(f"envelope.{axis}={_EXAMPLES[axis]}" for axis in axes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ site, the repository's table (which may only tighten), start. Every refusal is o
 import dataclasses
 import difflib
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
@@ -36,9 +35,6 @@ from relays.core.vocabulary import Mode
 
 DEFAULT_WINDOW = 200_000
 MEMORY_ROOT = ".relay/memory"
-
-LARGEST_FILE = 64 * 1024  # characters of a `dos.toml` or policy file
-LONGEST_LINE = 4096  # characters of one line of it
 
 
 class PolicyError(ValueError):
@@ -383,32 +379,6 @@ def parse_set(text: str) -> tuple[str, str]:
     if not equals or not key.strip():
         raise PolicyError(key.strip() or "?", "write it as key=value, for example leg.turns=40")
     return key.strip(), value.strip()
-
-
-def parse_toml_relay_table(text: str, *, alone: bool = False) -> dict[str, object]:
-    """The `[relay]` table of a `dos.toml` or policy file; empty where there is none. The text may be hostile.
-
-    `alone`: the file is nothing but that table, so that a table by another name is a mistake and not somebody else's.
-    """
-    if len(text) > LARGEST_FILE:
-        raise PolicyError("relay", f"the file is longer than {LARGEST_FILE} characters")
-    if len(max(text.split("\n"), key=len)) > LONGEST_LINE:
-        # a dotted key stands on one line, and reading it takes time in the square of its length
-        raise PolicyError("relay", f"the file has a line of more than {LONGEST_LINE} characters")
-    try:
-        whole = tomllib.loads(text)
-    except RecursionError:
-        raise PolicyError("relay", "the file is nested too deeply") from None
-    except ValueError as problem:  # no TOML, or a number of absurd length
-        raise PolicyError("relay", f"the file is not valid TOML: {problem}") from None
-    if alone and (others := sorted(set(whole) - {"relay"})):
-        raise PolicyError(others[0], "stands outside the one table of a policy file, [relay]")
-    if alone and "relay" not in whole:
-        raise PolicyError("relay", "the file has no [relay] table")
-    table = whole.get("relay", {})
-    if not isinstance(table, dict):
-        raise PolicyError("relay", "must be a table of keys")
-    return table
 
 
 # --- the snapshot

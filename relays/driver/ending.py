@@ -144,6 +144,8 @@ class Ending:
         issues = _issues(decision, measured)
         now = timezone.now()
         parts = baton_maker.gather(self.leg, measured, judged.made)
+        # the process tree is gone, so no event follows; nobody waits for the database while they are read
+        turns = successor.turns_of(self.leg) if decision.reason is Reason.ROTATED else None
         advisory = bool((self.leg.end_decision or {}).get("advisory"))
         with transaction.atomic():
             self.claim.hold(now)
@@ -184,7 +186,7 @@ class Ending:
                 assessment=baton_maker.assessment(self.leg, judged.made, parts, decision, wip, wip_error),
                 at=now,
             )
-            status = self._move_on(relay, decision, row, measured, issues, advisory, now)
+            status = self._move_on(relay, decision, row, measured, issues, advisory, turns, now)
             Outbox.objects.get_or_create(
                 kind=Outbox.Kind.GIT_NOTE, target=str(row.pk), defaults={"relay": relay, "not_before": now}
             )
@@ -204,6 +206,7 @@ class Ending:
         measured: Measured,
         issues: str,
         advisory: bool,
+        turns: successor.Turns | None,
         now: datetime,
     ) -> str:
         """Where the relay goes: done, idle, ready with a successor, waiting at the cap, parked, or stopped."""
@@ -223,7 +226,7 @@ class Ending:
             # a relay whose leg never ran is ready still; done is legal from both
             finals.done(relay.pk, frm=[s for s in present if s != RelayStatus.WAITING], now=now, **fields)
             return RelayStatus.DONE
-        asked = relay.gates.filter(state="waiting").exists()
+        asked = gates.undecided(relay.pk).exists()
         if decision.reason is Reason.IDLE_PARKED and not (relay.stop or relay.park or advisory or asked):
             # a spent envelope asks nobody while there is nothing to do: the start of the next leg does
             frm = [s for s in present if s != RelayStatus.WAITING]
@@ -245,11 +248,13 @@ class Ending:
             blocking_ask=asked,
             mode=Mode(relay.mode),
         ):
-            return self._succeed(relay, row, fields, present, now)
+            return self._succeed(relay, row, fields, turns, now)
         return self._park(relay, decision, fields, present, advisory, over, unknown_spend, spent, now)
 
-    def _succeed(self, relay: Relay, row: Baton, fields: dict[str, Any], present: Sequence[str], now: datetime) -> str:
-        successor.make(relay, self.leg, row, now)
+    def _succeed(
+        self, relay: Relay, row: Baton, fields: dict[str, Any], turns: successor.Turns | None, now: datetime
+    ) -> str:
+        successor.make(relay, self.leg, row, now, turns=turns)
         capped = self.measure.cap(now)
         if capped.admit:
             change_relay(relay.pk, RelayStatus.READY, frm=[RelayStatus.RUNNING], now=now, **fields)

@@ -5,18 +5,18 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 
 from relays.core.policy import PolicyError
 from relays.driver import budgets
 from relays.driver.changes import INBOX, RELAYS, bump, change_gate, topic
-from relays.models import OPEN_GATES, GateEpisode, GateState, Leg
+from relays.models import NEXT_LEG, OPEN_GATES, GateEpisode, GateState, Leg
 
 log = logging.getLogger(__name__)
 
 
 def open_episode(
-    relay_id: str, token: str, *, leg: Leg | None, items: Sequence[str], now: datetime, blocks: str = "next leg"
+    relay_id: str, token: str, *, leg: Leg | None, items: Sequence[str], now: datetime, blocks: str = NEXT_LEG
 ) -> GateEpisode:
     """Open an episode, or add the items to the open one of the same token (its approvals lapse)."""
     gate = GateEpisode.objects.filter(relay_id=relay_id, token=token, state__in=OPEN_GATES).first()
@@ -39,6 +39,12 @@ def open_episode(
         )
         gate.refresh_from_db()
     return gate
+
+
+def undecided(relay_id: str) -> QuerySet[GateEpisode]:
+    """The episodes that wait for a person and keep the next leg waiting; "each blocks the next leg, or the step that
+    needs it", and one that blocks another step is that step's to look at."""
+    return GateEpisode.objects.filter(relay_id=relay_id, state=GateState.WAITING, blocks=NEXT_LEG)
 
 
 def dispatch(relay_id: str, now: datetime) -> None:

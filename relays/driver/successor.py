@@ -4,6 +4,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from relays.core import reset, rotation
@@ -29,6 +30,19 @@ from relays.models import (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """The sha256 of each turn of leg `leg`, of its events up to the row `last` (0: it has none)."""
+
+    leg: int
+    last: int
+    digests: tuple[str, ...]
+
+    def hold_for(self, leg: Leg) -> bool:
+        """Whether these are all turns of that leg: no event of it was recorded since."""
+        return self.leg == leg.pk and not Event.objects.filter(leg=leg, pk__gt=self.last).exists()
+
+
 def new_trace() -> str:
     return f"tr-{secrets.token_hex(12)}"
 
@@ -52,8 +66,22 @@ def first(relay: Relay) -> Leg:
     return Leg.objects.create(relay=relay, number=0, trace=new_trace())
 
 
-def make(relay: Relay, old: Leg, baton: Baton, now: datetime, *, gate: GateEpisode | None = None) -> Leg:
-    """The successor of an ended leg, inside the caller's transaction; (relay, number) is unique, so never two."""
+def make(
+    relay: Relay,
+    old: Leg,
+    baton: Baton,
+    now: datetime,
+    *,
+    gate: GateEpisode | None = None,
+    turns: Turns | None = None,
+) -> Leg:
+    """The successor of an ended leg, inside the caller's transaction; (relay, number) is unique, so never two.
+
+    `turns`: those of the old leg, read before the transaction; where they are not given, or no longer all, they are
+    read here.
+    """
+    if turns is None or not turns.hold_for(old):
+        turns = turns_of(old)
     leg = Leg.objects.create(
         relay=relay, number=(last_number(relay.pk) or 0) + 1, trace=new_trace(), parent_trace=old.trace, from_gate=gate
     )
@@ -72,7 +100,7 @@ def make(relay: Relay, old: Leg, baton: Baton, now: datetime, *, gate: GateEpiso
         new_trace=leg.trace,
         seed_digest=seed.digest,
         contributors=[part.as_mapping() for part in seed.contributors],
-        omitted=[span.as_mapping() for span in reset.omitted_spans(_turns(old))],
+        omitted=[span.as_mapping() for span in reset.omitted_spans(turns.digests)],
         rearm=budgets.rearm(relay),
         at=now,
     )
@@ -113,16 +141,21 @@ def pending(relay: Relay, now: datetime, *, gate: GateEpisode | None = None) -> 
     return make(relay, old, baton, now, gate=gate)
 
 
-def _turns(leg: Leg) -> list[str]:
-    """The sha256 of each turn of the leg, as its events were recorded; what came before the first belongs to it."""
+def turns_of(leg: Leg) -> Turns:
+    """The turns of the leg as its events were recorded; what came before the first belongs to it.
+
+    It reads all events of the leg: time in their number, so a leg that closes does it before its transaction.
+    """
     view = LegView()
+    last = 0
     digests: list[str] = []
     hasher = hashlib.sha256()
     for row in Event.objects.filter(leg=leg).order_by("pk").iterator(chunk_size=500):
+        last = row.pk
         before = view.turns
         view.apply(CoreEvent(kind=row.kind, seq=row.seq, at=row.at, payload=row.payload, known=row.known))
         if before and view.turns > before:
             digests.append(hasher.hexdigest())
             hasher = hashlib.sha256()
         hasher.update(f"{row.seq}\0{row.kind}\0{json.dumps(row.payload, sort_keys=True)}\0".encode())
-    return [*digests, hasher.hexdigest()] if view.turns else []
+    return Turns(leg.pk, last, (*digests, hasher.hexdigest()) if view.turns else ())

@@ -15,11 +15,16 @@ GATES = 16
 ITEMS = 64
 
 
+def target(relay_id: str) -> str:
+    """What the outbox calls the record of that relay."""
+    return f"{relay_id}.state"
+
+
 def owe(relay_id: str, now: datetime) -> None:
     """The record is to be written anew, inside the caller's transaction; one row a relay, however often it is owed."""
     Outbox.objects.update_or_create(
         kind=Outbox.Kind.LEDGER_REF,
-        target=f"{relay_id}.state",
+        target=target(relay_id),
         defaults={"relay_id": relay_id, "not_before": now, "attempts": 0, "done_at": None, "error": ""},
     )
 

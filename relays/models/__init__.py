@@ -3,7 +3,7 @@
 from relays.models.baton import Baton, Check, Verification
 from relays.models.counted import Counted
 from relays.models.evidence import Assumption, Call, CommandResult, Event, Fact, PageFault, Promotion
-from relays.models.gate import OPEN_GATES, Decision, GateEpisode, GateState
+from relays.models.gate import NEXT_LEG, OPEN_GATES, Decision, GateEpisode, GateState
 from relays.models.ledger import LedgerRow
 from relays.models.leg import (
     LIVE_STATES,
@@ -21,6 +21,7 @@ from relays.models.relay import FINAL_STATUSES, DriverClaim, RegionLease, Relay,
 __all__ = [
     "FINAL_STATUSES",
     "LIVE_STATES",
+    "NEXT_LEG",
     "OPEN_GATES",
     "OPEN_STATES",
     "Assumption",

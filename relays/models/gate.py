@@ -19,6 +19,9 @@ class GateState(models.TextChoices):
     SUPERSEDED = "superseded"
 
 
+#: what an episode keeps waiting unless it names another step
+NEXT_LEG = "next leg"
+
 OPEN_GATES = (GateState.WAITING, GateState.APPROVED, GateState.REQUESTED, GateState.DISPATCHED)
 
 
@@ -30,7 +33,7 @@ class GateEpisode(models.Model):
     token = models.CharField(max_length=32)
     state = models.CharField(max_length=10, choices=GateState, default=GateState.WAITING)
     items = models.JSONField(default=list)  # one line each: what is asked
-    blocks = models.CharField(max_length=40, default="next leg")
+    blocks = models.CharField(max_length=40, default=NEXT_LEG)
     error = models.TextField(default="", blank=True)  # of a failed start
     opened_at = models.DateTimeField()
     state_at = models.DateTimeField()

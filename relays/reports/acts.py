@@ -41,7 +41,7 @@ def acts(here: Head, rights: Collection[str]) -> tuple[Act, ...]:
     ending = Request.NOW in (relay.park, relay.stop) or (relay.stop == Request.DRAIN and live is not None)
     if relay.status == RelayStatus.PARKED:
         next_leg = here.latest.number + 1 if here.latest else 0
-        start = f"Leg {next_leg} starts from the current baton."
+        start = f"It is checked first; leg {next_leg} starts from the current baton unless it is done or may rest."
         found.append(Act("resume", "Resume", "player-play", missing or _resume_blocked(here), start))
     else:
         if parking and not ending:

@@ -7,6 +7,7 @@ holds no secret: whoever may write the whole table can write a whole new chain. 
 import hashlib
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC
 
@@ -68,6 +69,27 @@ def chain_digest(row: Decision) -> str:
 
 def verify() -> Audit:
     """Read the whole chain once, in its order. Nothing is written."""
+    with _text_of_any_bytes():
+        return _read_all()
+
+
+@contextmanager
+def _text_of_any_bytes() -> Iterator[None]:
+    """SQLite takes any bytes for text. Those that are no UTF-8 are read as what they are: a change, and no failure."""
+    if connection.vendor != "sqlite":
+        yield
+        return
+    connection.ensure_connection()
+    link = connection.connection
+    strict = link.text_factory
+    link.text_factory = lambda raw: raw.decode("utf-8", "surrogateescape")
+    try:
+        yield
+    finally:
+        link.text_factory = strict
+
+
+def _read_all() -> Audit:
     rows, head, first_bad = 0, GENESIS, None
     why: list[str] = []
     for row in Decision.objects.order_by("seq").iterator(chunk_size=_CHUNK):

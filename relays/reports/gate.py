@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 
 from relays.core import budget, externalize
 from relays.core.baton import read
@@ -21,6 +21,7 @@ from relays.core.pointers import Answer, Verdict, parse_entry
 from relays.core.safepoint import choose_next_action
 from relays.core.vocabulary import Ask, Cause, Hold, Reason, Token, token
 from relays.models import (
+    NEXT_LEG,
     OPEN_GATES,
     Baton,
     Boundary,
@@ -147,7 +148,7 @@ class GatePage:
 
     @property
     def limit_example(self) -> str:
-        """How a new limit is written, for the axis that is spent where the gate asks for one."""
+        """How new limits are written, for the axes that are spent where the gate asks for them."""
         return budget.limit_example(self.gate.items)
 
     @property
@@ -373,6 +374,6 @@ def _approvals(gate: GateEpisode, decisions: Sequence[Decision], digest: str, ti
 
 
 def _others(gate: GateEpisode) -> int:
-    """Other episodes of this relay that wait as well."""
-    waiting = GateEpisode.objects.filter(relay_id=gate.relay_id, state=GateState.WAITING, blocks=F("blocks"))
+    """Other episodes that keep this relay's next leg waiting as well."""
+    waiting = GateEpisode.objects.filter(relay_id=gate.relay_id, state=GateState.WAITING, blocks=NEXT_LEG)
     return waiting.exclude(pk=gate.pk).count()

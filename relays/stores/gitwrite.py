@@ -4,7 +4,9 @@ House: "The baton is also written as a git note (`refs/notes/relay`) at `at_sha`
 to its note." Objects are made through our own repository, so no hook, filter or setting of the target takes part.
 """
 
+import hashlib
 import json
+import re
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -12,14 +14,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from relays.stores.base import StoreUnavailable
-from relays.stores.gitrun import need_ref, need_sha, text, unavailable
+from relays.stores.gitrun import Capped, need_ref, need_sha, text, unavailable
 
 if TYPE_CHECKING:
     from relays.stores.git import GitStore
 
 NOTES: Final = "refs/notes/relay"
 LEDGER: Final = "refs/relay/ledger"
-LEDGER_FILE: Final = "rows.jsonl"
+LEDGER_FILE: Final = "rows.jsonl"  # the newest rows; older ones lie in full blocks beside it
+BLOCK_ROWS: Final = 256
+LIST_BYTES: Final = 1 << 20  # of the list of the files under a ref of ours; a full ledger's has a tenth
 FILE_BYTES: Final = 4 << 20  # of a note
 LEDGER_ROWS: Final = 200_000  # of one relay; reading them all takes about a second
 IDENTITY: Final = {
@@ -29,6 +33,7 @@ IDENTITY: Final = {
     "GIT_COMMITTER_EMAIL": "relaysite@localhost",
 }
 _TRIES: Final = 5
+_BLOCK: Final = re.compile(r"rows-[0-9]{6}\.jsonl")
 
 
 def update_ref(git: "GitStore", name: str, new: str, old: str | None = None) -> bool:
@@ -133,37 +138,83 @@ def _replace(git: "GitStore", ref: str, parent: str | None, path: str, content: 
 
 def write_ledger_ref(git: "GitStore", relay_id: str, rows: Sequence[Mapping[str, object]]) -> str:
     """See GitStore.write_ledger_ref."""
-    content = b"".join(
-        json.dumps(row, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode() + b"\n" for row in rows
-    )
-    return write_file_ref(git, f"{LEDGER}/{relay_id}", LEDGER_FILE, content, f"Ledger of {relay_id}")
+    lines = [json.dumps(row, ensure_ascii=True, sort_keys=True, separators=(",", ":")).encode() + b"\n" for row in rows]
+    full = max(0, len(lines) - 1) // BLOCK_ROWS  # the newest rows, at least one where there are any, stay apart
+    files = {_block(number): b"".join(lines[number * BLOCK_ROWS : (number + 1) * BLOCK_ROWS]) for number in range(full)}
+    files[LEDGER_FILE] = b"".join(lines[full * BLOCK_ROWS :])
+    return write_files_ref(git, f"{LEDGER}/{relay_id}", files, f"Ledger of {relay_id}")
 
 
-def write_file_ref(git: "GitStore", ref: str, path: str, content: bytes, message: str) -> str:
-    """Keep one file under a ref of ours, each change a commit on the one before; returns the commit.
+def _block(number: int) -> str:
+    return f"rows-{number:06}.jsonl"
 
-    The same content changes nothing.
+
+def write_files_ref(git: "GitStore", ref: str, files: Mapping[str, bytes], message: str) -> str:
+    """Keep these files, and nothing else, under a ref of ours, each change a commit on the one before; the commit.
+
+    `files`: by plain names without a folder. Only a file that differs is stored again; where none does, nothing is.
     """
     need_ref(ref)
+    wanted = {path: _blob(git, content) for path, content in files.items()}
     for _ in range(_TRIES):
         commit = git.ref(ref)
-        if commit is not None and _there(git, commit, path, len(content)) == content:
+        there = _files(git, commit) if commit is not None else {}
+        if commit is not None and there == wanted:
             return commit
-        if _replace(git, ref, commit, path, content, message):
-            continue  # read it back: what is returned is what stands there
+        for path, content in files.items():
+            if there.get(path) != wanted[path]:
+                git.objects(["hash-object", "-w", "--stdin", "--no-filters"], stdin=content)
+        entries = b"".join(f"100644 blob {sha}\t{path}\0".encode() for path, sha in wanted.items())
+        tree = _one(git.objects(["mktree", "-z"], stdin=entries).out)
+        line = [] if commit is None else ["-p", commit]
+        made = _one(git.objects(["commit-tree", tree, *line], stdin=f"{message}\n".encode(), env=IDENTITY).out)
+        if _swap(git, ref, made, commit or "0" * git.sha_length):
+            return made
     raise StoreUnavailable(f"{ref} keeps moving", where=str(git.git_dir), fix="try again")
+
+
+def _blob(git: "GitStore", content: bytes) -> str:
+    """The name that git gives these bytes, in this repository's own format."""
+    form = "sha256" if git.sha_length == 64 else "sha1"
+    return hashlib.new(form, b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def _files(git: "GitStore", commit: str) -> dict[str, str]:
+    """What lies at the top of a commit's tree: name -> the blob, "" for what is no plain file.
+
+    Nothing of a tree whose list is longer than LIST_BYTES, which nobody but a stranger put there.
+    """
+    sink = Capped(LIST_BYTES)
+    git.objects(["ls-tree", "-z", need_sha(commit)], sink=sink)
+    if sink.full:
+        return {}
+    found: dict[str, str] = {}
+    for entry in bytes(sink.kept).split(b"\0"):
+        head, tab, path = entry.partition(b"\t")
+        if tab:
+            mode, _, sha = head.decode("ascii").split()
+            found[text(path)] = sha if mode == "100644" else ""
+    return found
 
 
 def read_ledger_ref(git: "GitStore", relay_id: str) -> list[dict[str, object]] | None:
     """See GitStore.read_ledger_ref. Raises StoreUnavailable where a row is malformed: then none can be trusted."""
     commit = git.ref(need_ref(f"{LEDGER}/{relay_id}"))
-    raw = git.read_file(commit, LEDGER_FILE, limit=1 << 26) if commit else None
-    if raw is None:
+    names = _files(git, commit) if commit else {}
+    if commit is None or LEDGER_FILE not in names:
         return None
-    rows: list[dict[str, object]] = []
-    lines = raw.removesuffix(b"\n").split(b"\n") if raw else []
+    blocks = sum(1 for name in names if _BLOCK.fullmatch(name))
+    files = git.read_files(commit, [*(_block(number) for number in range(blocks)), LEDGER_FILE], limit=1 << 26)
+    lines: list[bytes] = []
+    for path, raw in files.items():
+        if raw is None and path != LEDGER_FILE:
+            raise StoreUnavailable(f"the ledger under {LEDGER} lacks {path}")
+        if raw is None:
+            return None
+        lines += raw.removesuffix(b"\n").split(b"\n") if raw else []
     if len(lines) > LEDGER_ROWS:
         raise StoreUnavailable(f"the ledger under {LEDGER} has more than {LEDGER_ROWS} rows")
+    rows: list[dict[str, object]] = []
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line.decode())  # of bytes it would take UTF-16 and a byte order mark, too

@@ -82,7 +82,7 @@ def _read(git: GitStore, commit: str, shas: list[str], there: Mapping[str, tuple
 def write_record(git: GitStore, record: Record) -> str:
     """Keep a relay's record beside its ledger; the commit that holds it. The same record changes nothing."""
     name = record.relay
-    return gitwrite.write_file_ref(git, f"{STATE}/{name}", STATE_FILE, travel.write(record), f"State of {name}")
+    return gitwrite.write_files_ref(git, f"{STATE}/{name}", {STATE_FILE: travel.write(record)}, f"State of {name}")
 
 
 def read_record(git: GitStore, relay_id: str) -> Record | None:

@@ -197,7 +197,7 @@ def _said(outcome: Outcome) -> str:
     return {
         "drain": f"Asked: {leg} ends at its next safe point.",
         "now": f"Asked: {leg} is ended at once.",
-        "start": "Asked: the next leg starts as soon as a worker takes it.",
+        "start": "Asked: a worker checks it first; the next leg starts unless it is done or may rest.",
     }.get(outcome.will, f"The relay is {outcome.status}.")
 
 

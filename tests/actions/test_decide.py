@@ -237,6 +237,15 @@ def test_only_the_last_of_two_gates_requests(people: People, story: Story) -> No
     assert Leg.objects.filter(relay=story.relay, state=LegState.PENDING).count() == 1
 
 
+def test_an_episode_that_blocks_another_step_keeps_no_leg_waiting(people: People, story: Story) -> None:
+    """rules.md, Reason tokens: "each blocks the next leg, or the step that needs it, and says which"."""
+    asks, stop = story.park("LOW_CONFIDENCE_ASSUMPTION", blocks="the release"), story.park()
+    assert approve(people.reviewer, stop).state == "requested"
+    asks.refresh_from_db()
+    assert asks.state == GateState.WAITING
+    assert Relay.objects.get(pk=story.relay.pk).status == RelayStatus.READY
+
+
 def test_a_lost_host_is_said_to_be_dead(people: People, story: Story) -> None:
     Leg.objects.filter(pk=story.legs[1].pk).update(cause="host_lost")
     gate = story.park()

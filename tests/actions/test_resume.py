@@ -115,6 +115,13 @@ def test_a_waiting_gate_is_decided_first(people: People, gate: GateEpisode) -> N
     assert everything() == before
 
 
+def test_an_episode_that_blocks_another_step_is_decided_in_its_own_time(people: People, story: Story) -> None:
+    gate = story.park("LOW_CONFIDENCE_ASSUMPTION", blocks="the release")
+    assert resume.resume(people.operator, story.relay.pk).will == "start"
+    gate.refresh_from_db()
+    assert gate.state == GateState.WAITING
+
+
 @pytest.mark.parametrize("state", [GateState.REFUSED, GateState.EXPIRED])
 def test_a_refused_or_expired_gate_keeps_the_relay_parked(state: str, people: People, story: Story) -> None:
     gate = story.park(state=state)

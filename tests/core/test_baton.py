@@ -22,6 +22,7 @@ from relays.core.baton import (
 )
 from relays.core.objective import make_pin, pin_digest
 from relays.core.pointers import Kind
+from relays.core.policy import build
 from relays.core.vocabulary import TOMBSTONE_REASONS
 from tests.core.batons import SHA, batons, plain, text_of
 
@@ -443,6 +444,11 @@ def test_a_new_baton_beside_the_bounds_may_not(changes, path):
 
 
 def test_bounds_are_data():
+    assert Bounds() == Bounds(
+        total=16 * 1024, objective=4 * 1024, next_action=200, line=500, label=120,
+        open_questions=64, artifacts=128, do_not_rederive=128, held_region=64, factor=8,
+    )  # fmt: skip
+    assert build({}, None, {}).baton == Bounds()
     with pytest.raises(BatonError):
         check_new(new(), Bounds(total=200))
     check_new(new(next_action="x" * 300), Bounds(next_action=300))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from relays.core import baton, donewhen, events, policy, safepoint, strictjson
+from relays.core import baton, donewhen, events, policy, policyfile, safepoint, strictjson
 from relays.core.pointers import PointerError, parse_entry, parse_pointer
 from relays.core.region import RegionError, check_region, glob_matches, proven_disjoint
 
@@ -105,7 +105,7 @@ def test_globs(glob: str) -> None:
 def test_a_policy_of_a_repository(table: str) -> None:
     def read() -> None:
         with pytest.raises(policy.PolicyError):
-            policy.build({}, policy.parse_toml_relay_table(f"[relay]\n{table}\n"), None)
+            policy.build({}, policyfile.parse_toml_relay_table(f"[relay]\n{table}\n"), None)
 
     quick(read, seconds=5.0)
 

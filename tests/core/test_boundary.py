@@ -244,6 +244,14 @@ def test_arming_and_firing_may_happen_at_one_boundary() -> None:
     assert decision == BoundaryDecision(Step.STOP, True, None, end=True)
 
 
+@pytest.mark.parametrize("armed", [False, True])
+def test_a_boundary_has_its_hold_whether_armed_or_not_and_none_where_nothing_holds(armed: bool) -> None:
+    """rules.md, Reason tokens: "One at most per boundary, armed or not; a boundary without a hold records none"."""
+    assert decide(view(armed=armed)).hold is None
+    assert decide(view(armed=armed, tree=TREES[1], actions=())).hold is Hold.TREE_DIRTY_UNPARKED
+    assert decide(view(armed=armed, gate=REFUSES)).hold is Hold.NOT_EXTERNALIZED
+
+
 def test_a_leg_below_its_marks_goes_on_though_it_is_safe() -> None:
     assert decide(view()).answer == "go"
 

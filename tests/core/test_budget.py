@@ -175,4 +175,6 @@ def test_the_example_of_a_new_limit_is_of_the_spent_axis_and_is_one(axis: str) -
     key, _, value = limit_example([STOP_REASONS[axis], "tombstone of leg 1: RELAY_ROTATED"]).partition("=")
     assert key == f"envelope.{axis}"
     assert getattr(Envelope.model_validate({axis: value}), axis) is not None
+    both = limit_example([StopReason.LEGS, StopReason.TURNS])
+    assert both == "envelope.turns=400 envelope.legs=40"
     assert limit_example(["spend unknown: 4 calls have no price"]) == "envelope.turns=400"

@@ -17,12 +17,12 @@ from relays.core.policy import (
     check_goal,
     from_snapshot,
     parse_set,
-    parse_toml_relay_table,
     to_snapshot,
     value_of,
     window_for,
     with_sets,
 )
+from relays.core.policyfile import parse_toml_relay_table
 from relays.core.vocabulary import Mode
 
 
@@ -42,6 +42,8 @@ def refusal(
 def test_defaults_are_those_of_the_rules() -> None:
     policy = build({}, None, {})
     assert (policy.mark.context, policy.mark.turns, policy.ceiling) == (0.60, 0.80, 0.90)
+    assert (policy.mark.wall, policy.mark.spend, policy.mark.output_tokens) == (0.80, 0.80, 0.80)
+    assert policy.mark.context_tokens is None
     assert policy.tool_limit == timedelta(minutes=15)
     assert (policy.min_progress, policy.no_progress_legs, policy.rotations_per_hour) == (1, 3, 6)
     assert (policy.drain_turns, policy.silence_limit) == (3, timedelta(minutes=10))

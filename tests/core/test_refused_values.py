@@ -7,7 +7,8 @@ import pytest
 
 from relays.core.lifecycle import EndDecision
 from relays.core.limits import parse_duration
-from relays.core.policy import PolicyError, build, parse_toml_relay_table
+from relays.core.policy import PolicyError, build
+from relays.core.policyfile import parse_toml_relay_table
 from relays.core.vocabulary import Reason
 
 

@@ -1,7 +1,11 @@
 """The closed vocabulary: one row for every word, each with its fix; a foreign word is shown and drives nothing."""
 
+import ast
+from pathlib import Path
+
 import pytest
 
+import relays
 from relays.core.vocabulary import (
     GATE_TOKENS,
     TOKENS,
@@ -73,3 +77,38 @@ def test_a_gate_opens_for_a_stop_and_for_every_ask() -> None:
 def test_a_word_from_elsewhere_is_kept_as_text_and_is_no_token(word: str) -> None:
     row = token(word)
     assert (row.value, row.label, row.category, row.known) == (word, "unknown token", Category.UNKNOWN, False)
+
+
+#: where words are checked: the rules, those who carry them out, and what people may do
+CHECKS = [
+    path
+    for layer in ("core", "driver", "actions")
+    for path in sorted((Path(relays.__file__).parent / layer).glob("*.py"))
+    if path.name != "vocabulary.py"
+]
+#: in the table and in no check: it blocks nothing
+UNCHECKED = {"DESTRUCTIVE_MEMORY_OPERATION"}
+
+
+def test_a_word_blocks_only_where_a_check_names_it() -> None:
+    """rules.md, Advisory before enforcement: "A new token or rule blocks nothing until a named check consumes it."
+
+    No check takes the words of the table wholesale, or asks of what category one is: a row that is added is a label
+    and a fix, and nothing else, until somebody names it. So each word that does block is named somewhere.
+    """
+    wholesale: list[str] = []
+    named: set[str] = set()
+    for path in CHECKS:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            taken: list[str] = []
+            if isinstance(node, ast.ImportFrom) and node.module == "relays.core.vocabulary":
+                taken = [one.name for one in node.names if one.name in ("TOKENS", "Category", "HOLD_ORDER")]
+            elif isinstance(node, ast.For | ast.comprehension | ast.Starred):
+                inside = node.value if isinstance(node, ast.Starred) else node.iter
+                taken = [ast.unparse(inside)] if ast.unparse(inside) in ("Hold", "Ask", "Reason", "Extra") else []
+            elif isinstance(node, ast.Attribute):
+                named.add(ast.unparse(node))
+            wholesale += [f"{path.name}: {one}" for one in taken]
+    assert wholesale == []
+    blocking = {str(word): f"{type(word).__name__}.{word.name}" for word in (*Hold, *Ask)}
+    assert {word for word, name in blocking.items() if name not in named} <= UNCHECKED

@@ -521,7 +521,7 @@ def test_a_record_that_does_not_read_is_as_good_as_none(gone: Gone) -> None:
 
     place = gone.clone
     store = gone.store
-    gitwrite.write_file_ref(store, f"refs/relay/state/{gone.pk}", "relay.json", b'{"form": 1}', "x")
+    gitwrite.write_files_ref(store, f"refs/relay/state/{gone.pk}", {"relay.json": b'{"form": 1}'}, "x")
     with pytest.raises(NotLegalNow, match="no record says"):
         adopt(operator(), AdoptRequest(str(place)))
     done = adopt(operator(), AdoptRequest(str(place), host_dead=True, agent="scripted"))

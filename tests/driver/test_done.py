@@ -2,15 +2,21 @@
 
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
+from relays.agents import process
 from relays.driver import advance
+from relays.driver.budgets import policy_of
+from relays.driver.commands import Commands, marker_of
 from relays.models import CommandResult, LegState, RegionLease, Relay, RelayStatus
 from tests.builders import commit as made
 from tests.builders import make_repo
 from tests.driver.course import boundary, commit, loop, player, turn
+from tests.web_builders import make_relay
 
 Start = Callable[..., Any]
 
@@ -68,6 +74,16 @@ def test_a_command_runs_on_a_clean_checkout_of_the_tip(course: Start, tmp_path: 
     assert relay.legs[0].reason == "RELAY_ROTATED", "a command that fails is false, never unknown"
 
 
+def test_a_command_is_contained_like_an_agent(course: Start, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it started ends with it, and nothing of ours is in its environment."""
+    monkeypatch.setenv("SECRET_KEY", "not for commands")
+    seen = tmp_path / "env.txt"
+    relay = course(**player(ENDS), done=f'cmd:"env > {seen}; setsid sleep 97 > /dev/null 2>&1 & false"')
+    relay.step()
+    assert "PATH=" in seen.read_text() and "not for commands" not in seen.read_text()
+    assert process.living(marker_of(relay.pk)) == []
+
+
 def test_a_command_that_takes_too_long_is_false_with_its_evidence(course: Start) -> None:
     relay = course(**player(ENDS), done='cmd:"sleep 60"', sets=["tool_limit=1"])
     begun = time.monotonic()
@@ -87,6 +103,26 @@ def test_a_command_for_the_present_tip_is_waited_for_when_the_agent_ends(course:
     relay.step()
     assert relay.legs[0].reason == "RELAY_GOAL_DONE"
     assert {result.tip for result in CommandResult.objects.all()} == {relay.legs[0].end_sha, relay.relay.start_sha}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("tip", "watch", "runs"), [("a", False, ()), ("b", False, (60,)), ("a", True, (60,))])
+def test_beside_a_leg_a_command_runs_at_most_every_done_check_every(
+    monkeypatch: pytest.MonkeyPatch, tip: str, watch: bool, runs: tuple[int, ...]
+) -> None:
+    """For a new tip; a watch's command may change its answer though the tip stands still."""
+    relay = make_relay(done_when='cmd:"true"', watch=watch)
+    asks = Commands(relay, policy_of(relay))
+    asked: list[str] = []
+    monkeypatch.setattr(asks, "_start", lambda command, at: asked.append(at))
+    now = timezone.now()
+    asks.want(tip, now)
+    assert asked == [tip], "none is known yet"
+    CommandResult.objects.create(relay=relay, command="true", tip="a", passed=False, at=now)
+    for seconds in (1, 59, 60):
+        asked.clear()
+        asks.want(tip, now + timedelta(seconds=seconds))
+        assert asked == [tip] * (seconds in runs), seconds
 
 
 def test_a_green_command_that_fails_holds_the_leg(course: Start) -> None:

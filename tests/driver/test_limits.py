@@ -244,11 +244,29 @@ def test_spend_without_a_price_is_asked_once_and_never_counted_as_nothing(course
     assert gate.token == "BUDGET_EXHAUSTED" and any("no price" in item for item in gate.items)
 
 
-def test_wall_clock_is_debited_while_a_leg_runs_and_not_while_it_waits(course: Start) -> None:
+def test_wall_clock_is_debited_while_a_leg_runs(course: Start) -> None:
     relay = course(**player([*turn(), {"do": "sleep", "seconds": 1}, *boundary("Go on.", final=True)]))
     relay.step()
     used = relay.relay.wall_used
     leg = relay.legs[0]
     assert timedelta(seconds=1) <= used <= leg.ended_at - leg.started_at
-    Relay.objects.filter(pk=relay.pk).update(status="waiting", next_at=leg.ended_at)
-    assert relay.relay.wall_used == used
+
+
+# --- a policy that changes while a leg runs
+
+
+def test_a_policy_that_is_changed_holds_from_the_next_boundary_on(
+    course: Start, meanwhile: Callable[..., None]
+) -> None:
+    """rules.md, Policy is data: "changes only by a recorded decision, from the next boundary on"."""
+    goes_on = [*turn(), *boundary("Go on.")]
+    relay = course(**player([*commit("a.txt"), *goes_on * 4, *turn(), *boundary("Go on.", final=True)]))
+
+    def decided() -> None:
+        kept = relay.relay.policy
+        Relay.objects.filter(pk=relay.pk).update(policy={**kept, "leg": {**kept["leg"], "turns": 1}})
+
+    meanwhile(2, decided)
+    relay.step()
+    assert relay.answers(0) == ["go", "go", "stop"], "not for the boundary that was under way"
+    assert (relay.legs[0].armed_axis, relay.legs[0].turns) == ("turns", 3)

@@ -14,6 +14,7 @@ from relays.driver import git as stores
 from relays.driver import outbox, travel
 from relays.models import Baton, LedgerRow, Outbox, Relay
 from relays.stores import travel as travel_store
+from relays.stores.git import GitStore
 from tests.actions.acts import current
 from tests.builders import git
 from tests.report_builders import Story
@@ -133,6 +134,29 @@ def test_the_ledger_travels_under_its_ref(story: Story) -> None:
     assert rows is not None
     assert [one["id"] for one in rows] == [f"{story.relay.pk}.{number}.e9" for number in (0, 1)]
     assert git(story.repo, "rev-parse", f"{ref}^") == first
+
+
+def test_rows_that_are_owed_together_are_written_once(story: Story, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one pass finds owed was all committed before it wrote; the record of a relay is owed over and over."""
+    for number in range(5):
+        owe(story, Outbox.Kind.LEDGER_REF, f"{story.relay.pk}.{number}")
+    travel.owe(story.relay.pk, timezone.now())
+    wrote: list[int] = []
+    write = GitStore.write_ledger_ref
+
+    def counted(store: GitStore, relay_id: str, rows: Any) -> str:
+        wrote.append(len(rows))
+        return write(store, relay_id, rows)
+
+    monkeypatch.setattr(GitStore, "write_ledger_ref", counted)
+    assert outbox.carry_out() == 6
+    assert wrote == [1]
+    Relay.objects.filter(pk=story.relay.pk).update(status="parked")
+    travel.owe(story.relay.pk, timezone.now())
+    assert outbox.carry_out() == 1
+    record = travel_store.read_record(stores.store(story.relay), story.relay.pk)
+    assert record is not None and record.status == "parked"
+    assert wrote == [1], "a record that changed is no row of the ledger"
 
 
 def test_two_legs_that_end_at_one_sha_append_to_its_note(story: Story) -> None:

@@ -4,15 +4,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from relays.agents import process
 from relays.driver import baton_maker, successor
+from relays.driver.attached import Attached
 from relays.driver.boundaries import Boundaries
 from relays.driver.ending import Ending
 from relays.driver.ingest import Ingest
 from relays.driver.prepare import Prepare
 from relays.driver.supervise import Supervisor
-from relays.models import Baton, Leg, LegState, RelayStatus, ResetTransaction, Tombstone
+from relays.models import Baton, Event, Leg, LegState, RelayStatus, ResetTransaction, Tombstone
 from tests.builders import git
 from tests.driver.conftest import Killed
 from tests.driver.course import boundary, commit, loop, player, turn
@@ -106,6 +108,26 @@ def test_a_recorded_end_is_finished_whatever_on_crash_says(course: Start, killed
     with pytest.raises(Killed):
         relay.step()
     assert relay.open_leg.state == LegState.ENDING
+    relay.step()
+    assert relay.legs[0].reason == "RELAY_ROTATED" and relay.open_leg.number == 1
+
+
+def test_a_leg_whose_agent_cannot_be_ended_has_no_successor_until_it_is_gone(
+    course: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """rules.md, The driver: "the old leg's process is confirmed gone before the next one starts"."""
+    relay = course(**player(WORK))
+    end = Attached.end
+
+    def lives(self: Attached, *_: Any) -> None:
+        raise process.StillAlive(self.leg.marker, [self.leg.agent_pid])
+
+    monkeypatch.setattr(Attached, "end", lives)
+    assert "not closed yet" in relay.step()
+    leg = relay.open_leg
+    assert (leg.number, leg.state, leg.end_decision["reason"]) == (0, LegState.ENDING, "RELAY_ROTATED")
+    assert Leg.objects.count() == 1 and not Tombstone.objects.exists()
+    monkeypatch.setattr(Attached, "end", end)
     relay.step()
     assert relay.legs[0].reason == "RELAY_ROTATED" and relay.open_leg.number == 1
 
@@ -209,3 +231,27 @@ def test_events_are_folded_again_to_the_same_figures(course: Start, killed: Kill
     assert (leg.turns, leg.peak_tokens, leg.output_tokens, leg.calls) == (2, 500, 16, 2)
     assert (before.turns, before.peak_tokens, before.output_tokens, before.calls) == (2, 500, 16, 2)
     assert (relay.relay.turns_used, relay.relay.output_used, relay.relay.legs_used) == (2, 16, 1)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_turns_are_read_before_the_transaction_and_again_only_where_they_are_not_all(
+    course: Start, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    """rules.md, The driver: "ONE database transaction"; nobody waits for it while the leg's events are read."""
+    relay = course(**player({"0": WORK}))
+    turns_of, locked = successor.turns_of, []
+
+    def reading(leg: Leg) -> successor.Turns:
+        locked.append(connection.in_atomic_block)
+        found = turns_of(leg)
+        if late and len(locked) == 1:
+            last = Event.objects.filter(leg=leg).order_by("-seq")[0]
+            Event.objects.create(leg=leg, seq=last.seq + 1, kind="odd", known=False, payload={}, at=last.at)
+        return found
+
+    monkeypatch.setattr(successor, "turns_of", reading)
+    relay.step()
+    assert locked == ([False, True] if late else [False])
+    (leg,) = relay.legs
+    omitted = ResetTransaction.objects.get(old_leg=leg).omitted
+    assert [span["digest"] for span in omitted] == list(turns_of(leg).digests) and omitted

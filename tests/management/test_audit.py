@@ -65,7 +65,10 @@ def test_a_changed_row_is_named(cli: Cli, story: Story, field: str, value: objec
 
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL's columns take no value of another type")
-@pytest.mark.parametrize("change", ["at = 'garbage'", "comment = x'ff00fe'", "seen = x''", "relay_id = x'00'"])
+@pytest.mark.parametrize(
+    "change",
+    ["at = 'garbage'", "comment = x'ff00fe'", "seen = x''", "relay_id = x'00'", "os_user = cast(x'ff' as text)"],
+)
 def test_a_value_of_another_type_is_a_change_and_no_failure(cli: Cli, story: Story, change: str) -> None:
     with unguarded(), connection.cursor() as cursor:
         cursor.execute("PRAGMA defer_foreign_keys = ON")
@@ -77,6 +80,20 @@ def test_a_value_of_another_type_is_a_change_and_no_failure(cli: Cli, story: Sto
     finally:
         with unguarded(), connection.cursor() as cursor:
             cursor.execute("DELETE FROM relays_decision WHERE seq = 3")  # or the test's own end stumbles over it
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="PostgreSQL takes no text that is not in its encoding")
+def test_a_baton_that_is_no_text_any_more_is_a_change_and_no_failure(cli: Cli, story: Story) -> None:
+    pk, before = Baton.objects.values_list("pk", "text").get()
+    with unguarded(), connection.cursor() as cursor:
+        cursor.execute("UPDATE relays_baton SET text = CAST(x'ff' AS TEXT) WHERE id = %s", [pk])
+    try:
+        done = cli("audit", "verify", "--json")
+        assert (done.code, done.json["ok"], done.json["first_bad"]) == (4, False, None), done.err
+        assert done.json["why"] == [f"baton {pk} of {story.relay.pk} leg 0 was changed: its text has another digest"]
+    finally:
+        with unguarded():
+            Baton.objects.filter(pk=pk).update(text=before)  # or the test's own end stumbles over it
 
 
 def test_a_row_with_a_digest_of_its_own_breaks_at_its_successor(cli: Cli, story: Story) -> None:

@@ -17,9 +17,12 @@ def test_a_persons_park_goes_on(cli: Cli) -> None:
     assert (done.code, done.err) == (0, "")
     assert done.json == {"relay": relay.pk, "status": "ready", "leg": 0, "will": "start"}
     assert Decision.objects.get(act="resume").comment == "back"
+    assert cli("park", relay.pk).code == 0
+    words = cli("resume", relay.pk).out.decode()
+    assert words == f"{relay.pk} ready: it is checked first; a leg starts unless it is done or may rest\n"
     again = cli("resume", relay.pk)
     assert (again.code, again.out.decode()) == (0, f"{relay.pk} ready: nothing more happens\n")
-    assert Decision.objects.count() == 2
+    assert Decision.objects.count() == 4
 
 
 def test_a_gate_comes_first(cli: Cli) -> None:

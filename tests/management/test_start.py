@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from django.db import OperationalError
 
+from relays.driver import advance
 from relays.models import GateEpisode, Relay, RelayStatus
 from tests import builders
 from tests.actions.acts import everything
@@ -189,6 +191,22 @@ def test_wait_until_parked_tells_how_it_goes(here: None, cli: Cli, repo: Path) -
     assert done.out.decode().startswith(f"{relay.pk} parked ")
     assert done.err.splitlines()[0] == f"{relay.pk} ready"
     assert GateEpisode.objects.get().token == "BUDGET_EXHAUSTED"
+
+
+def test_a_database_that_fills_up_names_the_relay_and_what_goes_on(
+    here: None, cli: Cli, repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """interface.md: "one line what, where, and what to do"; starting again would make a second relay."""
+
+    def full(relay_id: str) -> str:
+        raise OperationalError("database or disk is full")
+
+    monkeypatch.setattr(advance, "advance", full)
+    done = cli("start", "--repo", repo, *GOAL, "--wait", "30", "--json")
+    relay = Relay.objects.get()
+    assert (done.code, done.out) == (1, b"")
+    assert f"{relay.pk} is started, but the database takes nothing more (database or disk is full)" in done.line
+    assert f"then a worker goes on with {relay.pk}: `relay serve`" in done.line
 
 
 def test_a_watch_that_holds_idles_at_once_and_exits_8(here: None, cli: Cli, repo: Path) -> None:

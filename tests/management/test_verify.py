@@ -67,3 +67,16 @@ def test_a_silent_store_is_exit_7(cli: Cli, story: Story) -> None:
 def test_without_a_baton_it_says_so(cli: Cli) -> None:
     done = cli("verify", make_relay().pk)
     assert (done.code, "no baton yet" in done.line) == (14, True)
+    done = cli("verify", make_relay(status="stopped").pk)
+    assert (done.code, "stopped before a leg of it ended" in done.line) == (14, True)
+
+
+def test_a_relay_that_was_done_without_a_leg_is_done(cli: Cli) -> None:
+    """interface.md, Exit codes: "5 done (check-baton, verify)"."""
+    relay = make_relay(status="done")
+    done = cli("verify", relay.pk, "--json")
+    assert (done.code, done.err) == (5, "")
+    nothing = {"leg": None, "step": None, "path": None, "checks": []}
+    assert done.json == {"relay": relay.pk, "outcome": "done", **nothing}
+    words = cli("verify", relay.pk).out.decode()
+    assert words == f"{relay.pk}: done before a leg of it ended; there is no baton to verify\n"

@@ -6,7 +6,9 @@ import pytest
 
 from relays.stores.base import BadName, StoreUnavailable
 from relays.stores.git import GitStore
-from tests.builders import commit, git, head
+from relays.stores.gitrun import counting
+from relays.stores.gitwrite import BLOCK_ROWS
+from tests.builders import commit, git, head, make_repo
 
 
 class TestNotes:
@@ -67,6 +69,49 @@ class TestLedger:
         assert git(repo, "rev-parse", f"{later}^") == made
         assert git(repo, "ls-tree", "--name-only", later) == "rows.jsonl"
         assert store.read_ledger_ref("RLY-1") == self.ROWS
+
+    @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+    def test_only_the_newest_rows_are_stored_again(self, tmp_path: Path, shield: Path, object_format: str) -> None:
+        """What a leg writes at its end does not grow with the legs before it."""
+        repo = make_repo(tmp_path / "many", object_format=object_format)
+        store = GitStore(repo, shield)
+        rows: list[dict[str, object]] = [{"id": f"RLY-1.{number}.e1"} for number in range(3 * BLOCK_ROWS)]
+        first = store.write_ledger_ref("RLY-1", rows)
+        blocks = ["rows-000000.jsonl", "rows-000001.jsonl", "rows.jsonl"]
+        assert git(repo, "ls-tree", "--name-only", first).split() == blocks
+        assert store.read_ledger_ref("RLY-1") == rows
+        rows.append({"id": "RLY-1.768.e1"})
+        store.write_ledger_ref("RLY-1", rows)  # the third block is full, and lies in the store already
+        rows.append({"id": "RLY-1.769.e1"})
+        with counting() as asked:
+            last = store.write_ledger_ref("RLY-1", rows)
+        assert sum("hash-object" in one for one in asked) == 1
+        assert git(repo, "diff", "--name-only", f"{last}^", last).split() == ["rows.jsonl"]
+        assert store.read_ledger_ref("RLY-1") == rows
+        assert store.write_ledger_ref("RLY-1", rows) == last
+
+    def test_whatever_else_stands_there_is_put_right(self, repo: Path, store: GitStore) -> None:
+        rows: list[dict[str, object]] = [{"id": f"RLY-1.{number}.e1"} for number in range(BLOCK_ROWS + 1)]
+        store.write_ledger_ref("RLY-1", rows)
+        forged = {"rows-000000.jsonl": '{"id":"RLY-1.9.e9"}\n', "rows-000001.jsonl": "", "rows.jsonl": "", "x": ""}
+        for files in (forged, {"rows-000000.jsonl/inside": "x"}, {"rows.jsonl": '{"id":"RLY-1.0.e1"}\n'}):
+            git(repo, "update-ref", "refs/relay/ledger/RLY-1", commit(repo, files, "Forged"))
+            git(repo, "reset", "-q", "--hard", "HEAD^")
+            made = store.write_ledger_ref("RLY-1", rows)
+            assert git(repo, "ls-tree", "--name-only", made).split() == ["rows-000000.jsonl", "rows.jsonl"]
+            assert store.read_ledger_ref("RLY-1") == rows
+
+    def test_one_file_with_all_rows_is_read_as_well(self, repo: Path, store: GitStore) -> None:
+        text = "".join(f'{{"id":"RLY-4.{number}.e1"}}\n' for number in range(3 * BLOCK_ROWS))
+        git(repo, "update-ref", "refs/relay/ledger/RLY-4", commit(repo, {"rows.jsonl": text}, "In one file"))
+        found = store.read_ledger_ref("RLY-4")
+        assert found is not None and [len(found), found[-1]] == [3 * BLOCK_ROWS, {"id": f"RLY-4.{len(found) - 1}.e1"}]
+
+    def test_a_block_that_is_missing_is_no_answer(self, repo: Path, store: GitStore) -> None:
+        files = {"rows-000001.jsonl": '{"id":"a"}\n', "rows.jsonl": '{"id":"b"}\n'}
+        git(repo, "update-ref", "refs/relay/ledger/RLY-5", commit(repo, files, "Without the first"))
+        with pytest.raises(StoreUnavailable, match="lacks rows-000000.jsonl"):
+            store.read_ledger_ref("RLY-5")
 
     def test_no_rows_is_an_empty_file(self, store: GitStore) -> None:
         store.write_ledger_ref("RLY-2", [])

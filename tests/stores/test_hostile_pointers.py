@@ -159,6 +159,15 @@ class TestLedger:
         store.write_ledger_ref("RLY-9", [{"id": "RLY-9.0.e1"}])
         assert store.read_ledger_ref("RLY-9") == [{"id": "RLY-9.0.e1"}]
 
+    def test_a_ledger_of_a_hundred_thousand_files_is_none_and_is_replaced(self, repo: Path, store: GitStore) -> None:
+        blob = git(repo, "hash-object", "-w", "--stdin", stdin=b"")
+        names = ("rows.jsonl", *(f"rows-{number:06}.jsonl" for number in range(100_000)))
+        tree = git(repo, "mktree", stdin="".join(f"100644 blob {blob}\t{name}\n" for name in names).encode())
+        git(repo, "update-ref", "refs/relay/ledger/RLY-9", git(repo, "commit-tree", "-m", "x", tree))
+        assert store.read_ledger_ref("RLY-9") is None
+        store.write_ledger_ref("RLY-9", [{"id": "RLY-9.0.e1"}])
+        assert store.read_ledger_ref("RLY-9") == [{"id": "RLY-9.0.e1"}]
+
     def travel(self, repo: Path, raw: bytes) -> None:
         blob = git(repo, "hash-object", "-w", "--stdin", stdin=raw)
         tree = git(repo, "mktree", stdin=f"100644 blob {blob}\t{gitwrite.LEDGER_FILE}\n".encode())

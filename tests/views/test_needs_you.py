@@ -93,7 +93,9 @@ def test_a_parked_relay_without_a_gate_is_said_too(client_of: ClientOf) -> None:
     make_gate(refused, state=GateState.REFUSED)
     bump("inbox", "relays")
     page = client_of("operator").get("/").content.decode()
-    assert "1 parked without a gate, an operator resumes or stops it" in page and 'href="/relays/?status=parked"' in page
+    assert (
+        "1 parked without a gate, an operator resumes or stops it" in page and 'href="/relays/?status=parked"' in page
+    )
 
 
 @pytest.mark.parametrize("part", ["", "?part=inbox", "?part=running", "?part=count"])

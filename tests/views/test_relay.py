@@ -79,7 +79,7 @@ def test_a_low_budget_is_said_on_page_and_lists(story: Story, client_of: Clients
     assert "Under a fifth is left: money, turns" in text
     assert "turns 5 of 40" in text
     for name in ("relays", "needs_you"):
-        assert "under a fifth: " in client.get(reverse(name)).content.decode()
+        assert "under a fifth is left: " in client.get(reverse(name)).content.decode()
     Relay.objects.filter(pk=story.relay.pk).update(warned_axes=[])
     assert "Under a fifth" not in client.get(reverse("relay", args=[story.relay.pk])).content.decode()
 
@@ -184,6 +184,15 @@ def test_park_is_recorded_and_said(story: Story, client_of: Clients) -> None:
     assert Decision.objects.get().comment == "lunch"
     assert Relay.objects.get(pk=story.relay.pk).park == "drain"
     assert 'form="act-resume"' in page(client, story.relay)  # withdraw
+
+
+def test_resume_says_what_is_true_before_the_relay_was_checked(story: Story, client_of: Clients) -> None:
+    """rules.md, Done: it is checked before a leg starts, so a resume may end the relay, or let a watch rest."""
+    Relay.objects.filter(pk=story.relay.pk).update(status=RelayStatus.PARKED)
+    client = client_of("operator")
+    assert "It is checked first; leg 2 starts from the current baton unless it is done" in page(client, story.relay)
+    response = client.post(reverse("relay_resume", args=[story.relay.pk]), follow=True)
+    assert "the next leg starts unless it is done or may rest" in response.content.decode()
 
 
 def test_a_refusal_is_one_line_on_the_page(story: Story, client_of: Clients) -> None:

@@ -4,9 +4,12 @@ from collections.abc import Callable
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from relays.core.vocabulary import TOKENS
+from relays.models import GateEpisode, RelayStatus
 from relays.reports.vocabulary import vocabulary
+from tests.web_builders import make_leg, make_relay
 
 pytestmark = pytest.mark.django_db
 ClientOf = Callable[..., Client]
@@ -25,8 +28,18 @@ def test_no_token_is_in_two_groups_and_none_is_missing() -> None:
     assert sorted(words) == sorted(TOKENS) and len({group.category for group in vocabulary()}) == len(vocabulary())
 
 
-def test_a_token_on_another_page_links_here(client_of: ClientOf) -> None:
-    assert 'href="/vocabulary/#RELAY_ARMED"' in client_of("manager").get("/vocabulary/").content.decode()
+@pytest.mark.parametrize("word", ["RELAY_NO_PROGRESS", "BUDGET_EXHAUSTED"])
+def test_a_token_on_another_page_links_here_and_shows_its_fix(client_of: ClientOf, word: str) -> None:
+    """rules.md, Reason tokens: "shown with its fix wherever the token is shown"."""
+    relay = make_relay(status=RelayStatus.PARKED)
+    leg = make_leg(relay, reason="RELAY_NO_PROGRESS")
+    now = timezone.now()
+    gate = GateEpisode.objects.create(relay=relay, leg=leg, token=word, items=["x"], opened_at=now, state_at=now)
+    client = client_of("reviewer")
+    for page in ("/", f"/gates/{gate.pk}/"):
+        shown = client.get(page).content.decode()
+        assert f'href="/vocabulary/#{word}"' in shown, page
+        assert TOKENS[word].fix.casefold() in shown.casefold(), page
 
 
 def test_who_has_no_role_may_not_look(client_of: ClientOf) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from relays.actions.base import Actor, Outcome
 from relays.actions.people import actor
-from relays.core import policy
+from relays.core import policy, policyfile
 from relays.management.cli import emit, refuse
 
 
@@ -37,7 +37,7 @@ def policy_table(path: str) -> dict[str, object]:
         return {}
     try:
         with Path(path).open(encoding="utf-8") as file:
-            return policy.parse_toml_relay_table(file.read(policy.LARGEST_FILE + 1), alone=True)
+            return policyfile.parse_toml_relay_table(file.read(policyfile.LARGEST_FILE + 1), alone=True)
     except policy.PolicyError as error:
         refuse(f"--policy {path}: {error}; mend it at that place")
     except (OSError, ValueError) as error:
@@ -50,7 +50,7 @@ def emit_outcome(outcome: Outcome, options: argparse.Namespace) -> int:
     words = {
         "drain": "its leg ends at the next safe point",
         "now": "its leg ends now",
-        "start": "a leg starts",
+        "start": "it is checked first; a leg starts unless it is done or may rest",
         "none": "nothing more happens",
     }
     emit(data, options.json, f"{outcome.relay} {outcome.status}: {words[outcome.will]}")

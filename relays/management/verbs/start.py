@@ -2,9 +2,11 @@
 
 import argparse
 
+from django.db import DatabaseError
+
 from relays.actions.start import StartRequest, in_words, start
 from relays.driver import foreground
-from relays.management.cli import Exit, emit, say
+from relays.management.cli import Exit, emit, keep_traceback, refuse, say
 from relays.management.verbs._relays import acting, add_actor, pairs, policy_table
 from relays.models import Relay, RelayStatus
 
@@ -66,7 +68,16 @@ def _wait(relay: Relay, options: argparse.Namespace) -> tuple[Relay, Exit]:
             said.append(line)
             say(line)
 
-    relay = foreground.drive(relay.pk, options.wait, say=tell)
+    try:
+        relay = foreground.drive(relay.pk, options.wait, say=tell)
+    except DatabaseError as error:
+        # never "start again": that would be a second relay
+        refuse(
+            f"relay start: {relay.pk} is started, but the database takes nothing more ({error}): free space on its "
+            f"disk or start it, then a worker goes on with {relay.pk}: `relay serve` "
+            f"(details: {keep_traceback('start', error)})",
+            Exit.FAILED,
+        )
     if relay.status == RelayStatus.DONE:
         return relay, Exit.FINE
     if relay.status in foreground.RESTING:
