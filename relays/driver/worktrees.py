@@ -1,7 +1,7 @@
-"""A relay's own worktree before a leg: it is there, on the relay's branch, and no dead process holds its index.
+"""A relay's own worktree before a leg: it is there, on the relay's branch, and no dead process holds it locked.
 
 An agent may leave HEAD detached, on another branch or in the middle of a rebase, and one that was killed in a commit
-leaves `index.lock`; somebody may push to the branch from elsewhere, or prune what ties the folder to the repository.
+leaves its locks; somebody may push to the branch from elsewhere, or prune what ties the folder to the repository.
 None of it may keep the relay from going on, and nothing of it is lost: dirty work and the commit that HEAD stood at
 are kept under `refs/relay/wip/<relay>/<leg>.found` and `.head`.
 """
@@ -17,6 +17,7 @@ from relays.models import Leg, Relay
 from relays.stores import checkout
 from relays.stores.base import StoreUnavailable
 from relays.stores.git import GitStore
+from relays.stores.plainfile import common_dir
 from relays.stores.worktree import WorkTree
 
 LINK_BYTES = 8192  # of a `.git` file; no path is longer
@@ -32,7 +33,7 @@ def ready(relay: Relay, leg: Leg, start: str) -> list[str]:
     said = ["no repository knew the folder any more; it was tied again"] if _tie_again(relay, path, start) else []
     if (path / ".git").is_file():
         tree = git.tree(relay)
-        _drop_left_lock(tree)
+        _drop_left_locks(relay, tree)
         if tree.branch() == relay.branch and (before := _moved_from(tree)):
             # what lies here is that commit, and not the undoing of what came since
             tree.git(["update-ref", "--no-deref", "HEAD", before])
@@ -141,15 +142,32 @@ def _keep_old(store: GitStore, name: str, old: str | None, new: str) -> str:
     return aside
 
 
-def _drop_left_lock(tree: WorkTree) -> None:
-    """The agent's processes are confirmed gone; whoever else works here has a working folder here."""
-    lock = tree.git_dir / "index.lock"
-    try:
-        old = time.time() - lock.lstat().st_mtime > LOCK_AGE
-    except OSError:
-        return
-    if old and not _somebody_works_in(tree.path):
-        lock.unlink(missing_ok=True)
+def _drop_left_locks(relay: Relay, tree: WorkTree) -> None:
+    """Remove what a git that was killed left locked. Raises StoreUnavailable while a lock may be a living one's.
+
+    The agent's processes are confirmed gone, the git directory is this worktree's alone and so is the branch; whoever
+    else works here has a working folder here. A commit of some paths locks `next-index-<pid>` beside `HEAD`, and in a
+    pid namespace each agent's git has the same few pids: one that stays fails every later commit.
+    """
+    branch = common_dir(tree.git_dir) / "refs" / "heads" / f"{relay.branch}.lock"
+    for lock in (*sorted(tree.git_dir.glob("*.lock")), branch):
+        try:
+            old = time.time() - lock.lstat().st_mtime > LOCK_AGE
+        except OSError:
+            continue
+        if not old or _somebody_works_in(tree.path):
+            raise StoreUnavailable(
+                f"{lock.name} is held by another git process", where=str(tree.path), fix="end that process"
+            )
+        try:
+            if lock.is_dir() and not lock.is_symlink():
+                shutil.rmtree(lock)  # no git makes one, and any git is stopped by it
+            else:
+                lock.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"{lock.name} cannot be removed: {error.strerror}", where=str(tree.path), fix="remove it"
+            ) from error
 
 
 def _somebody_works_in(folder: Path) -> bool:

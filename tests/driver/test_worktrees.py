@@ -66,13 +66,22 @@ def test_an_orphan_branch_is_left(course: Start) -> None:
     goes_on(relay)
 
 
-def test_the_lock_of_a_dead_git_is_dropped_and_a_young_one_waited_for(course: Start) -> None:
+@pytest.mark.parametrize("name", ["index.lock", "HEAD.lock", "next-index-8.lock", "the branch's", "a folder"])
+def test_the_lock_of_a_dead_git_is_dropped_and_a_young_one_waited_for(course: Start, name: str) -> None:
+    """states.md, the leg's end and rules.md, The driver: an agent that was killed in a commit may leave any of them."""
     relay = course(**leg_0(), sets=["window_tokens=1000"], done="file:never")
     relay.step()
-    lock = Path(git(relay.worktree, "rev-parse", "--absolute-git-dir")) / "index.lock"
-    lock.touch()
+    folder = Path(git(relay.worktree, "rev-parse", "--absolute-git-dir"))
+    lock = folder / name
+    if name == "the branch's":
+        lock = folder.parents[1] / "refs" / "heads" / f"{relay.relay.branch}.lock"
+    elif name == "a folder":
+        lock = folder / "index.lock"
+        lock.mkdir()
+    if name != "a folder":
+        lock.touch()
     relay.step()
-    assert relay.relay.status == RelayStatus.WAITING and "index.lock" in relay.relay.status_why
+    assert relay.relay.status == RelayStatus.WAITING and lock.name in relay.relay.status_why
     os.utime(lock, (time.time() - 60, time.time() - 60))
     relay.time_passes()
     relay.step()
