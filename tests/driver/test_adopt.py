@@ -51,6 +51,8 @@ from tests.builders import git, make_repo
 from tests.driver.course import Course, boundary, commit, operator, player, start_relay, turn, user
 from tests.tamper import unguarded
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., Course]
 REFS = ("refs/notes/relay:refs/notes/relay", "refs/relay/*:refs/relay/*")
 
@@ -254,7 +256,6 @@ def test_without_the_refs_the_relay_is_not_there(gone: Gone, tmp_path: Path) -> 
     assert not Relay.objects.exists()
 
 
-@pytest.mark.slow
 def test_notes_alone_need_word_and_agent_and_say_what_is_not_known(gone: Gone, tmp_path: Path) -> None:
     place = clone(gone.repo, tmp_path / "notes-alone", refs=REFS[:1])
     with pytest.raises(NotLegalNow, match="no record says"):
@@ -267,7 +268,6 @@ def test_notes_alone_need_word_and_agent_and_say_what_is_not_known(gone: Gone, t
     assert Relay.objects.get().legs_used == 2, "the batons prove as many"
 
 
-@pytest.mark.slow
 def test_known_here_or_ended_is_refused(parked: Course, tmp_path: Path, elsewhere: Callable[[], None]) -> None:
     place = clone(repo_of(parked), tmp_path / "clone")
     with pytest.raises(NotLegalNow, match=f"known here and parked; use `relay resume {parked.pk}`"):
@@ -337,7 +337,6 @@ def test_who_may(gone: Gone) -> None:
         adopt(operator(), AdoptRequest(str(place), comment="\x1b[31m"))
 
 
-@pytest.mark.slow
 def test_a_command_of_the_goal_runs_only_when_a_person_says_it_again(
     course: Start, tmp_path: Path, elsewhere: Callable[[], None]
 ) -> None:
@@ -379,7 +378,6 @@ def test_a_program_that_ran_it_there_is_never_run_here_unless_it_is_named(
     assert Course(done.relay).drive().status == RelayStatus.DONE
 
 
-@pytest.mark.slow
 def test_a_stale_baton_is_taken_up_and_rebuilt_before_its_first_leg(gone: Gone) -> None:
     """Git copies notes to amended commits where it is told to: the baton then names a commit that is not there."""
     place = gone.clone
@@ -401,7 +399,6 @@ def test_a_stale_baton_is_taken_up_and_rebuilt_before_its_first_leg(gone: Gone) 
     assert here.drive().status == RelayStatus.DONE
 
 
-@pytest.mark.slow
 def test_where_the_newest_note_hangs_off_the_branch_the_one_before_it_is_taken(gone: Gone) -> None:
     place = gone.clone
     git(place, "update-ref", f"refs/remotes/origin/{gone.relay.branch}", gone.legs[0].end_sha)
@@ -528,7 +525,6 @@ def test_a_record_that_does_not_read_is_as_good_as_none(gone: Gone) -> None:
     assert "its record does not read" in done.left_out[0]
 
 
-@pytest.mark.slow
 def test_a_spent_envelope_stays_spent_on_the_next_host(
     course: Start, tmp_path: Path, elsewhere: Callable[[], None]
 ) -> None:

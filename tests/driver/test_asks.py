@@ -22,6 +22,8 @@ from tests.actions.acts import approve, check_chain, refuse
 from tests.driver.conftest import Killed
 from tests.driver.course import boundary, commit, loop, operator, player, reviewer, turn, user
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., Any]
 At = Callable[..., None]
 
@@ -85,7 +87,6 @@ def test_approving_a_drift_confirms_the_relays_own_objective_and_it_is_not_asked
     assert check_chain() == 3
 
 
-@pytest.mark.slow
 def test_a_new_objective_settles_a_drift_as_well(course: Start) -> None:
     relay = drifted(course)
     relay.approve("OBJECTIVE_DRIFT", objective="Close the issues that matter.")
@@ -102,7 +103,6 @@ def test_an_objective_that_cannot_stand_is_not_confirmed(course: Start) -> None:
     assert relay.approve("OBJECTIVE_DRIFT", objective="Close them.").state == "requested"
 
 
-@pytest.mark.slow
 def test_a_refused_drift_confirms_nothing_and_a_new_objective_in_the_refusal_lets_it_go_on(course: Start) -> None:
     relay = drifted(course)
     refuse(reviewer(), relay.gates[0])
@@ -117,7 +117,6 @@ def test_a_refused_drift_confirms_nothing_and_a_new_objective_in_the_refusal_let
     assert len(relay.legs) == 2 and relay.baton.objective.text == "Close them."
 
 
-@pytest.mark.slow
 def test_the_second_of_two_approvers_finds_the_drift_settled_and_states_nothing_twice(course: Start) -> None:
     relay = drifted(course, sets=["approvals=2"])
     assert relay.approve("OBJECTIVE_DRIFT").state == "waiting"

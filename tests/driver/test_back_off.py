@@ -18,6 +18,8 @@ from tests.driver.conftest import Killed
 from tests.driver.course import Course, boundary, commit, operator, player, turn
 from tests.web_builders import make_leg, make_relay
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., Course]
 At = Callable[[int, Callable[[], object]], None]
 

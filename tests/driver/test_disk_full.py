@@ -23,6 +23,8 @@ from tests import histories
 from tests.builders import git
 from tests.driver.course import Course, boundary, commit, player, turn
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., Course]
 FULL = "database or disk is full"
 WORK = [*commit("work.txt"), *turn(), *boundary("Go on."), *turn(), *boundary("Go on.", final=True)]
@@ -167,7 +169,6 @@ def small_files() -> Iterator[Callable[[], None]]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.slow
 def test_work_that_git_cannot_store_stays_where_it_is_and_goes_on(
     course: Start, meanwhile: Callable[..., None]
 ) -> None:

@@ -29,6 +29,8 @@ from tests.builders import git
 from tests.driver.conftest import Killed
 from tests.driver.course import Course, Step, boundary, commit, loop, operator, program, turn
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., Course]
 Kill = Callable[..., None]
 ROOT = Path(__file__).resolve().parents[2]
@@ -105,7 +107,6 @@ def test_its_leg_goes_on_with_the_same_agent(
     assert not process.living(leg.marker)
 
 
-@pytest.mark.slow
 def test_two_supervisors_may_die_one_after_the_other(course: Start, killed: Kill) -> None:
     relay = course(**comes_back([*WORK[:-1], *boundary("Go on."), *turn(), *boundary("Go on.", final=True)]))
     killed(Boundaries, "judge")
@@ -239,7 +240,6 @@ def until(what: Callable[[], Any], seconds: float = 60) -> None:
         time.sleep(0.1)
 
 
-@pytest.mark.slow
 def test_kill_9_of_the_process_leaves_the_agent_to_the_next(course: Start, process_env: dict[str, str]) -> None:
     pause = {"do": "sleep", "seconds": 0.2}
     relay = course(
@@ -260,7 +260,6 @@ def test_kill_9_of_the_process_leaves_the_agent_to_the_next(course: Start, proce
     assert git(relay.worktree, "status", "--porcelain") == ""
 
 
-@pytest.mark.slow
 def test_the_house_that_is_killed_takes_it_along(course: Start, process_env: dict[str, str]) -> None:
     relay = course(**comes_back([loop(*turn(), {"do": "sleep", "seconds": 0.2}, *boundary("Go on."))]))
     running = supervise(relay, process_env)

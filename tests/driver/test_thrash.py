@@ -15,6 +15,8 @@ from relays.models import Leg, Relay, RelayStatus, ResetTransaction
 from tests.driver.course import boundary, commit, player, turn
 from tests.web_builders import make_leg, make_relay
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., Any]
 
 SMALL = ["window_tokens=1000"]
@@ -40,7 +42,6 @@ def test_a_trigger_that_fires_again_and_again_ends_with_a_person(course: Start) 
     assert any("3 of 3" in item for item in relay.gates[0].items)
 
 
-@pytest.mark.slow
 def test_a_person_restarts_hysteresis_and_the_run_and_the_spin_ends_again(course: Start) -> None:
     """rules.md, Park, approve, resume, stop: "Resume restarts hysteresis and the empty run, not the cap"."""
     relay = course(**player(FIRES), sets=[*SMALL, "no_progress_legs=2"])
@@ -53,7 +54,6 @@ def test_a_person_restarts_hysteresis_and_the_run_and_the_spin_ends_again(course
     assert relay.legs[-1].reason == "RELAY_NO_PROGRESS" and relay.waiting == ["RELAY_NO_PROGRESS"]
 
 
-@pytest.mark.slow
 def test_progress_lets_it_arm_again_and_ends_the_run(course: Start) -> None:
     works = {"0": FIRES, "1": [*turn(700), *boundary("Go on."), *commit("a.txt"), *FIRES], "*": FIRES}
     relay = course(**player(works), sets=[*SMALL, "no_progress_legs=3"])
@@ -63,7 +63,6 @@ def test_progress_lets_it_arm_again_and_ends_the_run(course: Start) -> None:
     assert relay.legs[-1].reason == "RELAY_NO_PROGRESS"
 
 
-@pytest.mark.slow
 def test_a_capped_leg_that_meets_its_ceiling_closes_as_judged_and_the_relay_waits(course: Start) -> None:
     """ "Where it cannot (ceiling, agent ended) it closes as judged and the relay is `waiting`"."""
     works = [*commit("a-$LEG.txt"), *turn(700), *boundary("Go on."), *turn(850), *boundary("Go on.")]
