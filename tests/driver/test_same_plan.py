@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from relays.core import reload as rules
 from relays.core.baton import Artifact
 from relays.core.pointers import Kind
 from relays.driver import rebaton
@@ -84,4 +83,5 @@ def test_the_plan_is_the_same_in_every_process_and_however_the_store_is_packed(
 
     assert isinstance(world.reload(), Ready)
     kept = {name: value for name, value in world.climb.plan.items() if name not in ("source", "fresh_baton")}
-    assert rules.plan_bytes(kept) == rules.plan_bytes(plan), "what the driver kept is the plan that anybody can make"
+    # as values: a database may keep the keys of a JSON column in an order of its own
+    assert kept == plan, "what the driver kept is the plan that anybody can make"
