@@ -17,6 +17,19 @@ from relays.models.leg import (
 )
 from relays.models.live import Heartbeat, Outbox, Pulse, SignInLink, Topic
 from relays.models.relay import FINAL_STATUSES, DriverClaim, RegionLease, Relay, RelayStatus, Repository, Request
+from relays.models.session import (
+    FullnessCount,
+    Import,
+    ImportedFile,
+    PriceRow,
+    Session,
+    SessionAct,
+    SessionAnomaly,
+    SessionBoundary,
+    SessionCall,
+    SessionLeg,
+    SourceFile,
+)
 
 __all__ = [
     "FINAL_STATUSES",
@@ -35,14 +48,18 @@ __all__ = [
     "DriverClaim",
     "Event",
     "Fact",
+    "FullnessCount",
     "GateEpisode",
     "GateState",
     "Heartbeat",
+    "Import",
+    "ImportedFile",
     "LedgerRow",
     "Leg",
     "LegState",
     "Outbox",
     "PageFault",
+    "PriceRow",
     "Promotion",
     "Pulse",
     "RegionLease",
@@ -51,7 +68,14 @@ __all__ = [
     "Repository",
     "Request",
     "ResetTransaction",
+    "Session",
+    "SessionAct",
+    "SessionAnomaly",
+    "SessionBoundary",
+    "SessionCall",
+    "SessionLeg",
     "SignInLink",
+    "SourceFile",
     "Tombstone",
     "Topic",
     "Verification",
