@@ -1,0 +1,85 @@
+"""Secrets taken out of a text before it is kept or shown.
+
+Issue "Sessions in": texts of sessions are not stored, "unless a site setting says otherwise; then with secrets
+redacted". No list of shapes is complete: what is promised is that each shape below goes, that nothing else of the text
+changes, and that a redacted text is redacted for good (a second pass changes nothing).
+"""
+
+import re
+from collections.abc import Callable
+
+_WORD = r"(?<![A-Za-z0-9_])"
+_NAME = (
+    r"[A-Za-z0-9_.\-]{0,60}(?:password|passwd|passphrase|secret|token|api_?key|access_?key|private_?key|credential)s?"
+)
+
+#: kind, and what of a match is the secret: the group `s`, else all of it
+_SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "private key",
+        re.compile(
+            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]{0,40}-----|\Z)"
+        ),
+    ),
+    ("key", re.compile(_WORD + r"(?:sk|pk|rk)[-_](?:ant|proj|live|test|or|svcacct)?[-_A-Za-z0-9]{16,}")),
+    ("token", re.compile(_WORD + r"(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})")),
+    ("token", re.compile(_WORD + r"gl(?:pat|dt|rt|cbt|ptt|ft|oas|soat)-[A-Za-z0-9_\-.]{16,}")),
+    ("token", re.compile(_WORD + r"xox[a-z]-[A-Za-z0-9-]{10,}")),
+    (
+        "token",
+        re.compile(
+            _WORD + r"(?:npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{30,}|dop_v1_[a-f0-9]{40,})"
+        ),
+    ),
+    ("key", re.compile(_WORD + r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])")),
+    ("key", re.compile(_WORD + r"AIza[A-Za-z0-9_\-]{30,}")),
+    ("token", re.compile(_WORD + r"ya29\.[A-Za-z0-9_\-]{20,}")),
+    ("token", re.compile(_WORD + r"eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*")),
+    ("credentials", re.compile(r"\b(?:bearer|basic)\s+(?P<s>[A-Za-z0-9+/_\-.~=]{12,})", re.IGNORECASE)),
+    (
+        "password",
+        re.compile(r"\b[a-z][a-z0-9+.\-]{1,20}://[^\s/:@'\"<>]{0,200}:(?P<s>[^\s@'\"<>]{1,200})@", re.IGNORECASE),
+    ),
+    (
+        "webhook",
+        re.compile(
+            r"https://(?:hooks\.slack\.com/(?:services|workflows)|discord(?:app)?\.com/api/webhooks)/(?P<s>[^\s'\"<>]+)"
+        ),
+    ),
+    # NAME=value, "name": "value", --name value: the value, whatever it is
+    (
+        "value",
+        re.compile(
+            rf"(?<![A-Za-z0-9_])(?:--)?{_NAME}[\"']?\s{{0,3}}(?:[:=]\s{{0,3}}|(?<=[a-z])\s(?=[\"'A-Za-z0-9+/_-]{{12,}}(?:\s|$)))"
+            r"(?:\"(?P<d>(?:[^\"\\\n]|\\.){4,})\"|'(?P<q>[^'\n]{4,})'|(?P<s>[^\s\"',;)}\]&]{6,}))",
+            re.IGNORECASE,
+        ),
+    ),
+)
+#: values that name a secret instead of being one
+_HARMLESS = re.compile(
+    r"\[redacted: .*|\$.*|%.*%|<.*>|\{.*|\*+|x+|none|null|true|false|undefined|required|optional"
+    r"|string|str|int|process\.env.*|os\.environ.*|[A-Za-z_.]+\(.*|\d{1,9}",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def redact(text: str) -> str:
+    """`text` with each secret of a known shape replaced by `[redacted: kind]`; idempotent."""
+    for kind, shape in _SHAPES:
+        text = shape.sub(_replacer(kind), text)
+    return text
+
+
+def _replacer(kind: str) -> Callable[[re.Match[str]], str]:
+    def replaced(match: re.Match[str]) -> str:
+        for name in ("s", "d", "q"):
+            secret = match.groupdict().get(name)
+            if secret is not None:
+                if _HARMLESS.fullmatch(secret):
+                    return match.group()
+                start, end = match.start(name) - match.start(), match.end(name) - match.start()
+                return f"{match.group()[:start]}[redacted: {kind}]{match.group()[end:]}"
+        return f"[redacted: {kind}]"
+
+    return replaced
