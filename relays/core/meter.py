@@ -161,7 +161,10 @@ class About:
 
 @dataclass(slots=True)
 class Anomaly:
-    """`count` times in this part of the file; `line` is the first one's (0 = of the file as a whole)."""
+    """`count` times in this part of the file; `line` is the first one's (0 = of the file as a whole).
+
+    `count` is negative where this part takes back what an earlier one said of the file as a whole.
+    """
 
     kind: AnomalyKind
     session: str = ""
@@ -182,12 +185,17 @@ class Extract:
     records: dict[str, list[int]] = field(default_factory=dict)  # kind of record -> [count, bytes]
 
     def note(self, kind: AnomalyKind, session: str = "", line: int = 0, detail: str = "", count: int = 1) -> None:
-        """Count an anomaly; its line stays the first one's."""
+        """Count an anomaly; its line stays the first one's. A negative count takes back what an earlier part said;
+
+        what is taken back altogether is not there.
+        """
         known = self.anomalies.get((kind, session, detail))
         if known is None:
             self.anomalies[kind, session, detail] = Anomaly(kind, session, line, count, detail)
-        else:
+        elif known.count + count:
             known.count += count
+        else:
+            del self.anomalies[kind, session, detail]
 
     def saw(self, call: Seen) -> None:
         """A row of a call: merged into what is known of it."""

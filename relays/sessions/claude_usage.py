@@ -1,0 +1,103 @@
+"""Token counts of a Claude Code row, and whether its output figure is final.
+
+sessions.md, 1, "Dedup rule": the cache creation of a row is the larger one of its total and of its two lifetimes
+together; what the lifetimes leave of the total is a 5-minute write (cost.md, Usage).
+"""
+
+from typing import Any, Final
+
+from relays.core.meter import AnomalyKind, Extract
+from relays.core.usage import Buckets
+from relays.sessions.claude_known import USAGE_KEYS, WRITE_KEYS
+from relays.sessions.fields import TOKENS_MAX, text, tokens
+
+#: from this version on, every row of a call has its final output
+FINAL_SINCE: Final = (2, 1, 125)
+SYNTHETIC: Final = "<synthetic>"
+
+
+class Usage:
+    """Turns `usage` objects into buckets; remembers the last one, for the rows of a call repeat theirs."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, Any] | None = None
+        self._result: tuple[Buckets, int] | None = None
+        self._versions: dict[str, bool] = {}
+        self._odd = Extract()
+
+    def same(self, usage: object) -> bool:
+        """Whether it is, figure by figure, the object that was read before this one, and nothing was odd about it."""
+        return self._last is not None and usage == self._last
+
+    def read(self, usage: object, out: Extract, session: str, line: int) -> tuple[Buckets, int] | None:
+        """(buckets, reasoning part of the output); None where there is no usage, or all four of its kinds are 0.
+
+        Such a row is a copy or a placeholder: what it nests is never counted. Unknown keys and impossible figures are
+        noted in `out`.
+        """
+        if not isinstance(usage, dict):
+            return None
+        odd = self._odd
+        result = _read(usage, odd, session, line)
+        self._last, self._result = usage, result
+        if odd.anomalies:
+            for anomaly in odd.anomalies.values():
+                out.note(anomaly.kind, anomaly.session, anomaly.line, anomaly.detail, anomaly.count)
+            self._odd, self._last = Extract(), None  # an odd one is read, and noted, every time
+        return result
+
+    def placeholder(self, version: object, stop_reason: object) -> bool:
+        """Whether the output of such a row is only a lower bound.
+
+        Before 2.1.125 rows were written while the answer streamed: only one that knows why the answer stopped has
+        the final figure. A version that is missing or cannot be read counts as an old one.
+        """
+        if stop_reason:
+            return False
+        if not isinstance(version, str):
+            return True
+        known = self._versions.get(version)
+        if known is None:
+            if len(self._versions) > 64:
+                self._versions.clear()
+            known = self._versions[version] = _version(version) < FINAL_SINCE
+        return known
+
+
+def _read(usage: dict[str, Any], out: Extract, session: str, line: int) -> tuple[Buckets, int] | None:
+    for key in () if usage.keys() <= USAGE_KEYS else sorted(usage.keys() - USAGE_KEYS):
+        out.note(AnomalyKind.UNKNOWN_KEY, session, line, f"usage.{text(key)}")
+    plain = _tokens(usage, "input_tokens", out, session, line)
+    written = _tokens(usage, "cache_creation_input_tokens", out, session, line)
+    read = _tokens(usage, "cache_read_input_tokens", out, session, line)
+    output = _tokens(usage, "output_tokens", out, session, line)
+    if not (plain or written or read or output):
+        return None
+    short = long = thinking = 0
+    split = usage.get("cache_creation")
+    if isinstance(split, dict):
+        for key in () if split.keys() <= WRITE_KEYS else sorted(split.keys() - WRITE_KEYS):
+            out.note(AnomalyKind.UNKNOWN_KEY, session, line, f"usage.cache_creation.{text(key)}")
+        short = _tokens(split, "ephemeral_5m_input_tokens", out, session, line)
+        long = _tokens(split, "ephemeral_1h_input_tokens", out, session, line)
+    details = usage.get("output_tokens_details")
+    if isinstance(details, dict):
+        thinking = min(_tokens(details, "thinking_tokens", out, session, line), output)
+    return Buckets(plain, read, short + max(0, written - short - long), long, output), thinking
+
+
+def _tokens(source: dict[str, Any], name: str, out: Extract, session: str, line: int) -> int:
+    value = source.get(name)
+    if value.__class__ is int and 0 <= value <= TOKENS_MAX:
+        return value
+    return tokens(source, name, out, session, line)
+
+
+def _version(version: str) -> tuple[int, ...]:
+    numbers = []
+    for part in version.split(".")[:3]:
+        digits = part.split("-")[0]
+        if not (digits.isascii() and digits.isdecimal() and len(digits) < 9):
+            return ()
+        numbers.append(int(digits))
+    return tuple(numbers)
