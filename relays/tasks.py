@@ -5,6 +5,7 @@ from celery import shared_task
 from relays.driver import advance as driver_advance
 from relays.driver import housekeeping
 from relays.driver import reconcile as driver_reconcile
+from relays.sessions import jobs
 
 
 @shared_task(name="relays.tasks.advance")
@@ -15,6 +16,11 @@ def advance(relay_id: str) -> None:
 @shared_task(name="relays.tasks.reconcile")
 def reconcile() -> None:
     driver_reconcile.reconcile()
+
+
+@shared_task(name="relays.tasks.import_step")
+def import_step(job_id: int) -> None:
+    jobs.step(job_id)
 
 
 @shared_task(name="relays.tasks.purge_doorbells")

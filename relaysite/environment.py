@@ -3,7 +3,7 @@
 import os
 import re
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
@@ -24,6 +24,14 @@ def _split(name: str, value: str) -> SplitResult:
         return urlsplit(value)
     except ValueError as error:
         raise _refuse(name, value, f"an address ({error})") from error
+
+
+def _is(asked: Callable[[], bool]) -> bool:
+    """What a path answers; False where this user may not look."""
+    try:
+        return asked()
+    except OSError:
+        return False
 
 
 class Environment:
@@ -93,6 +101,31 @@ class Environment:
         except OSError as error:
             raise _refuse(name, str(path), f"a folder that can be made and written ({error})") from error
         return path
+
+    def session_roots(self, name: str) -> list[Path]:
+        """The folders whose session files a page may have read: `first:second`, each absolute or from `~`.
+
+        Unset: where the known agents keep theirs for the user of this process, those that are there. A folder that is
+        named and not there yet is taken: it may come. Relative names, files and `/` are malformed.
+        """
+        value = self.text(name)
+        home = Path(os.path.expanduser(self.values.get("HOME") or "~"))
+        if not value:
+            claude = Path(self.values.get("CLAUDE_CONFIG_DIR") or home / ".claude")
+            codex = Path(self.values.get("CODEX_HOME") or home / ".codex")
+            known = [
+                *[home / ".claude" / "projects", claude / "projects"],
+                *[codex / "sessions", codex / "archived_sessions"],
+                *[home / ".gemini" / "tmp", home / ".local" / "share" / "opencode"],
+            ]
+            return [path for path in dict.fromkeys(known) if path.is_absolute() and _is(path.is_dir)]
+        roots = []
+        for part in value.split(os.pathsep):
+            path = Path(os.path.normpath(home / part[2:] if part.startswith("~/") else part))
+            if not path.is_absolute() or path == Path(path.anchor) or _is(path.is_file):
+                raise _refuse(name, value, f"absolute folders with {os.pathsep!r} between them ({part!r} is none)")
+            roots.append(path)
+        return list(dict.fromkeys(roots))
 
     def database(self, name: str, var: Path) -> dict[str, Any]:
         """`sqlite:////absolute/path`, `sqlite:///path/in/the/project` or `postgres://user:password@host:port/name?option=value`.
@@ -167,6 +200,29 @@ class Environment:
                 f"or unset {name}."
             ) from error
         return table
+
+    def prices(self, name: str) -> tuple[Any, ...]:
+        """The rows of the TOML price table that the variable names (`relays.core.pricefile`); none where it is unset.
+
+        Read once, when a process starts. A table with anything wrong in it is refused whole.
+        """
+        value = self.text(name)
+        if not value:
+            return ()
+        from relays.core import pricefile  # only a site with prices of its own pays for reading them here
+
+        path = PROJECT / Path(value).expanduser()
+        try:
+            with path.open(encoding="utf-8") as file:
+                return pricefile.parse(file.read(pricefile.LARGEST_FILE + 1))
+        except pricefile.PriceFileError as error:
+            raise ImproperlyConfigured(f"{name}={str(path)!r}: {error}; mend it, or unset {name}.") from error
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not UTF-8"
+            raise ImproperlyConfigured(
+                f"{name}={str(path)!r} cannot be read ({reason}): name a readable TOML file with [[price]] rows, "
+                f"or unset {name}."
+            ) from error
 
     def secret(self, name: str, keep_in: Path) -> str:
         """The value of the variable, else one that is made on the first run and kept in a file only its owner reads."""

@@ -19,6 +19,8 @@ PUBLIC_URL = env.address("PUBLIC_URL", "http://127.0.0.1:8000")
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[::1]", urlsplit(PUBLIC_URL).hostname or ""])
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 SITE_POLICY = env.policy("SITE_POLICY")
+SITE_PRICES = env.prices("SITE_PRICES")
+SESSION_ROOTS = env.session_roots("SESSION_ROOTS")
 
 INSTALLED_APPS = [
     "django.contrib.auth",

@@ -30,6 +30,8 @@ _SETTINGS = (
     "LOG_LEVEL",
     "DEBUG",
     "SITE_POLICY",
+    "SITE_PRICES",
+    "SESSION_ROOTS",
 )
 for _name in _SETTINGS:
     os.environ.pop(_name, None)

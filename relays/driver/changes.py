@@ -1,20 +1,30 @@
 """Conditional changes of state, the change number and the doorbell: what every writer of relay state goes through."""
 
-import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from django.db import transaction
 from django.db.models import F
 
 from relays.core import lifecycle
 from relays.driver import travel
-from relays.models import GateEpisode, Leg, Pulse, Relay, RelayStatus, Topic
+from relays.models import GateEpisode, Leg, Relay, RelayStatus
+from relays.models.pulse import bump, fenced
+from relaysite import bell
 
-log = logging.getLogger(__name__)
+__all__ = [
+    "INBOX",
+    "RELAYS",
+    "RESTS",
+    "bump",
+    "change_gate",
+    "change_leg",
+    "change_relay",
+    "fenced",
+    "lock",
+    "ring",
+    "topic",
+]
 
 #: where a relay stays until somebody or something comes
 RESTS = frozenset({RelayStatus.PARKED, RelayStatus.IDLE, RelayStatus.DONE, RelayStatus.STOPPED})
@@ -23,60 +33,13 @@ INBOX = "inbox"
 RELAYS = "relays"
 
 
-_fence: ContextVar[Callable[[], object] | None] = ContextVar("fence", default=None)
-
-
-@contextmanager
-def fenced(hold: Callable[[], object]) -> Iterator[None]:
-    """Inside, every visible write is a driver's: `hold` raises before its commit when its claim is lost."""
-    token = _fence.set(hold)
-    try:
-        yield
-    finally:
-        _fence.reset(token)
-
-
 def topic(relay_id: str) -> str:
     return f"relay:{relay_id}"
 
 
-def bump(*topics: str) -> int:
-    """Raise the change number and mark `topics` with it. Call it last in the transaction of a visible write.
-
-    The single row is locked until the commit, so numbers become visible in their order and a page misses none.
-    Under `fenced` nothing is committed with an old fence.
-    """
-    if (hold := _fence.get()) is not None:
-        hold()
-    if not Pulse.objects.filter(pk=1).update(number=F("number") + 1):
-        Pulse.objects.get_or_create(pk=1)
-        Pulse.objects.filter(pk=1).update(number=F("number") + 1)
-    number = Pulse.objects.values_list("number", flat=True).get(pk=1)
-    # one statement for all of them: every boundary and every flush comes through here
-    Topic.objects.bulk_create(
-        [Topic(name=name, number=number) for name in dict.fromkeys(topics)],
-        update_conflicts=True,
-        unique_fields=["name"],
-        update_fields=["number"],
-    )
-    return number
-
-
 def ring(relay_id: str) -> None:
     """Ring for a relay after the commit. A lost bell costs time only: `reconcile` rings again."""
-
-    def send() -> None:
-        # a second's worth of modules that most commands and every supervisor do without
-        from kombu.exceptions import OperationalError as BrokerError
-
-        from relaysite.celery import app
-
-        try:
-            app.send_task("relays.tasks.advance", args=[relay_id], ignore_result=True, retry=False)
-        except (BrokerError, OSError) as error:
-            log.warning("bell for %s not rung (%s); reconcile will find it", relay_id, error)
-
-    transaction.on_commit(send)
+    bell.ring("relays.tasks.advance", relay_id)
 
 
 def lock(relay_id: str) -> Relay:

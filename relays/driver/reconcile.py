@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from relays.driver import advance, gates, outbox
 from relays.models import Heartbeat, Relay, RelayStatus
+from relays.sessions import jobs
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,7 @@ def reconcile() -> int:
         started += _try(relay_id, partial(advance.advance, relay_id)) == "started"
     _try("outbox", outbox.carry_out)
     _try("gates that expire", partial(gates.expire, now))
+    _try("imports", partial(jobs.ring_due, now))
     return started + _looks(now, min(until, time.monotonic() + LOOKS_TAKE))
 
 

@@ -27,6 +27,7 @@ from relays.models.session import (
     SessionAnomaly,
     SessionBoundary,
     SessionCall,
+    SessionFile,
     SessionLeg,
     SourceFile,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "SessionAnomaly",
     "SessionBoundary",
     "SessionCall",
+    "SessionFile",
     "SessionLeg",
     "SignInLink",
     "SourceFile",

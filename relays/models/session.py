@@ -15,20 +15,22 @@ class SourceFile(models.Model):
         GONE = "gone"  # no longer there; what was read of it stays
         REFUSED = "refused"  # no permission
         FAILED = "failed"  # unreadable for another reason, see `error`
+        SKIPPED = "skipped"  # holds no session (yet); kept so that it is not opened again until it changes
 
     path = models.CharField(max_length=4096, unique=True)
-    agent = models.CharField(max_length=20)  # claude-code, codex, gemini-cli, opencode, relay
-    form = models.CharField(max_length=20)  # the reader: see relays.sessions.detect
+    agent = models.CharField(max_length=20, blank=True)  # claude-code, codex, gemini-cli, opencode, relay; "" skipped
+    form = models.CharField(max_length=20, blank=True)  # the reader: see relays.sessions.detect; "" of a skipped file
     status = models.CharField(max_length=8, choices=Status, default=Status.READ)
     error = models.CharField(max_length=300, default="", blank=True)
     device = models.BigIntegerField(default=0)
-    inode = models.DecimalField(max_digits=20, decimal_places=0, default=0)  # 64 bits without a sign
+    inode = models.BigIntegerField(default=0)  # its 64 bits, read with a sign
     size = models.PositiveBigIntegerField(default=0)
     mtime_ns = models.PositiveBigIntegerField(default=0)
     offset = models.PositiveBigIntegerField(default=0)  # bytes read, up to the end of a line
     lines = models.PositiveBigIntegerField(default=0)
     head = models.CharField(max_length=64, default="", blank=True)  # SHA-256 of its first `head_bytes`
     head_bytes = models.PositiveIntegerField(default=0)
+    tail = models.CharField(max_length=64, default="", blank=True)  # SHA-256 of the last bytes before `offset`
     state = models.JSONField(default=dict)  # the reader's own, to go on from `offset`
     records = models.JSONField(default=dict)  # kind of record -> [count, bytes]
     read_at = models.DateTimeField()
@@ -80,10 +82,26 @@ class Session(models.Model):
         indexes = [
             models.Index(fields=["-last_at", "-id"], name="session_latest"),
             models.Index(fields=["sid"], name="session_sid"),
+            # those whose rows are newer than their figures: few, and asked for at each look
+            models.Index(fields=["id"], name="session_waiting", condition=models.Q(projected_at__isnull=True)),
         ]
 
     def __str__(self) -> str:
         return f"{self.agent} {self.sid}"
+
+
+class SessionFile(models.Model):
+    """That a file tells of a session, and what it says of it: a session's own fields are joined from these."""
+
+    source = models.ForeignKey(SourceFile, on_delete=models.CASCADE, related_name="session_rows")
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="file_rows")
+    about = models.JSONField(default=dict)  # the fields of relays.core.meter.About
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["source", "session"], name="sessionfile_once")]
+
+    def __str__(self) -> str:
+        return f"{self.source_id}:{self.session_id}"
 
 
 class PriceRow(models.Model):
@@ -111,8 +129,9 @@ class SessionCall(models.Model):
         REPLAY = "replay"
         ESTIMATED = "estimated"
 
-    source = models.ForeignKey(SourceFile, on_delete=models.CASCADE, related_name="call_rows")
-    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="call_rows")
+    # the constraint and the index below begin with these two: an index of their own would only make writing slower
+    source = models.ForeignKey(SourceFile, on_delete=models.CASCADE, related_name="call_rows", db_index=False)
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="call_rows", db_index=False)
     key = models.CharField(max_length=200, db_index=True)
     line = models.PositiveBigIntegerField()
     chain = models.CharField(max_length=4)  # main, sub, aux
@@ -133,11 +152,14 @@ class SessionCall(models.Model):
     tools = models.PositiveIntegerField(default=0)
     tool_errors = models.PositiveIntegerField(default=0)
     fill = models.JSONField(default=dict)
-    copied = models.CharField(max_length=9, choices=Copied, default="", blank=True)
+    claimed = models.CharField(max_length=9, default="", blank=True)  # what the file itself says: replay, estimated
+    copied = models.CharField(max_length=9, choices=Copied, default="", blank=True)  # what it is, all files considered
     shown = models.BooleanField(default=True)  # exactly one row of (session, key)
     counts = models.BooleanField(default=True)  # exactly one row of a key, none of a replay
     cost = models.DecimalField(max_digits=20, decimal_places=10, null=True, blank=True)  # null = unpriced, never 0
-    price = models.ForeignKey(PriceRow, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    price = models.ForeignKey(
+        PriceRow, on_delete=models.PROTECT, null=True, blank=True, related_name="+", db_index=False
+    )
     reported_cost = models.DecimalField(max_digits=20, decimal_places=10, null=True, blank=True)
 
     class Meta:
@@ -194,7 +216,7 @@ class SessionAct(models.Model):
 
 
 class SessionAnomaly(models.Model):
-    """What a reader met in a file, counted; `session` is null where it is the file's own."""
+    """What was met in a file, counted; `session` is null where it is the file's own."""
 
     source = models.ForeignKey(SourceFile, on_delete=models.CASCADE, related_name="anomaly_rows")
     session = models.ForeignKey(Session, on_delete=models.CASCADE, null=True, related_name="anomaly_rows")
@@ -202,6 +224,7 @@ class SessionAnomaly(models.Model):
     detail = models.CharField(max_length=120, default="", blank=True)
     line = models.PositiveBigIntegerField(default=0)  # the first one's
     count = models.PositiveIntegerField(default=1)
+    projected = models.BooleanField(default=False)  # found by comparing calls: made anew with the roll-ups
 
     class Meta:
         indexes = [models.Index(fields=["source", "kind"], name="sessionanomaly_kind")]

@@ -78,9 +78,16 @@ def test_one_command_measures_everything(tmp_path):
         "driver's time a leg",
         "driver's time a leg",
         "boundary decision",
+        "sessions",
+        "sessions",
+        "sessions",
+        "page of a session with 300 calls",
     ]
     assert all(row["ours"] > 0 for row in kept["rows"])
-    assert [row["goal"] for row in kept["rows"]] == [1.3] * 4 + [None] * 2 + [0.5] * 2 + [20.0]
+    peer = kept["rows"][-4]["peer"]  # none where the peer cannot be had
+    cold = 1.5 if peer else None
+    goals = [1.3] * 4 + [None] * 2 + [0.5] * 2 + [20.0] + [cold, 0.05, 200.0, 1.3]
+    assert [row["goal"] for row in kept["rows"]] == goals
     for row in kept["rows"]:
         assert row["what"] in done.stdout
 
@@ -96,6 +103,7 @@ def test_what_cannot_be_measured_is_said_and_is_exit_1(tmp_path, monkeypatch, ca
     monkeypatch.setattr("tests.bench.pointers.rows", broken)
     monkeypatch.setattr("tests.bench.batons.rows", lambda *_: [Row("batons", 9.0, "s", goal=0.5)])
     monkeypatch.setattr("tests.bench.legs.rows", lambda *_: [])
+    monkeypatch.setattr("tests.bench.sessions.rows", lambda *_: [])
     out = tmp_path / "bench.json"
     assert bench.main(["--json", str(out)]) == 1
     printed = capsys.readouterr()

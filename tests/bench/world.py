@@ -9,7 +9,7 @@ from pathlib import Path
 
 #: whoever runs the bench may have any git config and any relay of their own
 CLEAN = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "DJANGO_SETTINGS_MODULE": "relaysite.settings"}
-DROPPED = ("RELAY_", "GIT_", "DATABASE_", "BROKER_", "SECRET_KEY", "SITE_POLICY")
+DROPPED = ("RELAY_", "GIT_", "DATABASE_", "BROKER_", "SECRET_KEY", "SITE_POLICY", "SITE_PRICES")
 
 
 @contextmanager

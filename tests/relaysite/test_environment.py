@@ -116,6 +116,38 @@ def test_a_site_policy_that_is_not_there_is_refused(tmp_path: Path) -> None:
         refused(lambda path=place: Environment({"SITE_POLICY": str(path)}).policy("SITE_POLICY"), str(place), "read")
 
 
+def test_site_prices_are_the_rows_of_a_file(tmp_path: Path) -> None:
+    """cost.md, Prices: "a site override table"; a malformed one is refused with file, row and key."""
+    assert Environment({}).prices("SITE_PRICES") == ()
+    file = tmp_path / "prices.toml"
+    file.write_text('[[price]]\nmodel = "m"\ninput = 1.10\noutput = 2\n', encoding="utf-8")
+    (row,) = Environment({"SITE_PRICES": str(file)}).prices("SITE_PRICES")
+    assert (row.model, str(row.rates.input.base)) == ("m", "1.10")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('[[price]]\nmodel = "m"\ninput = -1\noutput = 1\n', ["row 1 (m)", "input", "mend it"]),
+        ("", ["no rows", "mend it"]),
+        ("[[price]\n", ["not valid TOML"]),
+        ("# " + "x" * 1_100_000, ["longer than"]),
+        ("\udcff", ["cannot be read", "UTF-8"]),
+    ],
+)
+def test_malformed_site_prices_are_refused_with_their_file_and_row(
+    content: str, words: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_bytes(content.encode("utf-8", "surrogateescape"))
+    refused(lambda: Environment({"SITE_PRICES": str(file)}).prices("SITE_PRICES"), "SITE_PRICES", str(file), *words)
+
+
+def test_site_prices_that_are_not_there_are_refused(tmp_path: Path) -> None:
+    for place in (tmp_path / "none.toml", tmp_path):
+        refused(lambda path=place: Environment({"SITE_PRICES": str(path)}).prices("SITE_PRICES"), str(place), "read")
+
+
 def test_sqlite_by_default_with_the_measured_options(tmp_path: Path) -> None:
     odd = tmp_path / "a %41 #1?"
     found = Environment({}).database("DATABASE_URL", odd)
@@ -181,3 +213,40 @@ def test_any_user_and_password_survive_the_address(text: str) -> None:
     url = f"postgres://{quote(text, safe='')}:{quote(text, safe='')}@h/{quote(text, safe='')}"
     found = Environment({"DATABASE_URL": url}).database("DATABASE_URL", Path("/"))
     assert (found["USER"], found["PASSWORD"], found["NAME"]) == (text, text, text)
+
+
+def test_session_roots_are_absolute_folders_that_may_come_later(tmp_path: Path) -> None:
+    named = f"{tmp_path}/a:~/b/../c/:{tmp_path}/a"
+    found = Environment({"SESSION_ROOTS": named, "HOME": str(tmp_path)}).session_roots("SESSION_ROOTS")
+    assert found == [tmp_path / "a", tmp_path / "c"]
+
+
+@pytest.mark.parametrize("part", ["", "sessions", "./x", "/", "//", "/x/..", "~", "~ann/x", "FILE"])
+def test_session_roots_refuse(tmp_path: Path, part: str) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    value = f"{tmp_path}:{part.replace('FILE', str(file))}"
+    env = Environment({"SESSION_ROOTS": value})
+    refused(lambda: env.session_roots("SESSION_ROOTS"), "SESSION_ROOTS", "absolute folders")
+
+
+def test_session_roots_are_those_of_the_agents_that_are_there(tmp_path: Path) -> None:
+    assert Environment({"HOME": str(tmp_path)}).session_roots("SESSION_ROOTS") == []
+    here = [
+        ".claude/projects",
+        "elsewhere/claude/projects",
+        "elsewhere/codex/sessions",
+        ".gemini/tmp",
+        ".local/share/opencode",
+    ]
+    for folder in [*here, ".codex/sessions", "elsewhere/claude/todos"]:
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "elsewhere/codex/archived_sessions").touch()
+    env = Environment(
+        {
+            "HOME": str(tmp_path),
+            "CLAUDE_CONFIG_DIR": str(tmp_path / "elsewhere/claude"),
+            "CODEX_HOME": str(tmp_path / "elsewhere/codex"),
+        }
+    )
+    assert env.session_roots("SESSION_ROOTS") == [tmp_path / folder for folder in here]

@@ -47,6 +47,7 @@ def test_safe_by_default() -> None:
         ("DEBUG", "perhaps"),
         ("SECRET_KEY", "short"),
         ("PUBLIC_URL", "relays.example.org"),
+        ("SESSION_ROOTS", "sessions"),
     ],
 )
 def test_a_malformed_value_ends_the_command_with_one_line(name: str, value: str) -> None:

@@ -16,7 +16,7 @@ from django.db import DatabaseError, connection
 
 from relays.management.cli import Exit, LineParser, Refusal, keep_traceback, one_line, say
 
-#: verb -> what it does; the module is `relays.management.verbs.<verb with _ for ->`
+#: verb -> what it does; the module is `relays.management.verbs.<verb with _ for ->`, but for those in `MODULES`
 VERBS: dict[str, str] = {
     "start": "start a relay on a repository",
     "status": "one relay with its legs, gates, verdicts and readout",
@@ -34,9 +34,12 @@ VERBS: dict[str, str] = {
     "safe-point": "may the leg stop here, and if not, why",
     "handoff": "write a baton from facts",
     "ledger": "add rows to a relay's ledger, or list them",
+    "import": "read sessions of agents that nobody drives",
+    "follow": "read sessions that nobody drives, and keep reading what is added to them",
     "adopt": "take up a relay that ran on another host, from a clone",
     "release": "let go of the region that a relay without a running leg holds",
     "clean": "remove what ended relays left behind, where nothing is lost",
+    "prices": "what a model costs, or which models were seen and have no price",
     "audit": "recompute the chain of decisions",
     "doctor": "check git, database, broker, worker, beat, disk and clock",
     "user": "make a user with a role, or a sign-in link",
@@ -46,9 +49,13 @@ VERBS: dict[str, str] = {
 }
 
 
+#: verbs whose word cannot be a module's name
+MODULES = {"import": "import_sessions"}
+
+
 def verb_module(verb: str) -> ModuleType:
     """The module of a verb, imported only when that verb was asked for, so that every other one starts fast."""
-    return importlib.import_module(f"relays.management.verbs.{verb.replace('-', '_')}")
+    return importlib.import_module(f"relays.management.verbs.{MODULES.get(verb, verb.replace('-', '_'))}")
 
 
 def parser_for(verb: str) -> argparse.ArgumentParser:

@@ -1,0 +1,47 @@
+"""The change number that pages listen to: raised by whoever writes what a page shows, in that write's transaction.
+
+Interface: "a change is on the screen within a second". Drivers, imports and people raise it the same way, so it lies
+where all of them may import it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+from django.db.models import F
+
+from relays.models.live import Pulse, Topic
+
+_fence: ContextVar[Callable[[], object] | None] = ContextVar("fence", default=None)
+
+
+@contextmanager
+def fenced(hold: Callable[[], object]) -> Iterator[None]:
+    """Inside, every visible write is a driver's: `hold` raises before its commit when its claim is lost."""
+    token = _fence.set(hold)
+    try:
+        yield
+    finally:
+        _fence.reset(token)
+
+
+def bump(*topics: str) -> int:
+    """Raise the change number and mark `topics` with it. Call it last in the transaction of a visible write.
+
+    The single row is locked until the commit, so numbers become visible in their order and a page misses none.
+    Under `fenced` nothing is committed with an old fence.
+    """
+    if (hold := _fence.get()) is not None:
+        hold()
+    if not Pulse.objects.filter(pk=1).update(number=F("number") + 1):
+        Pulse.objects.get_or_create(pk=1)
+        Pulse.objects.filter(pk=1).update(number=F("number") + 1)
+    number = Pulse.objects.values_list("number", flat=True).get(pk=1)
+    # one statement for all of them: every boundary and every flush comes through here
+    Topic.objects.bulk_create(
+        [Topic(name=name, number=number) for name in dict.fromkeys(topics)],
+        update_conflicts=True,
+        unique_fields=["name"],
+        update_fields=["number"],
+    )
+    return number

@@ -1,0 +1,217 @@
+"""Rows of calls to and from the tables, many at a time: the ORM's objects would take longer than reading the files.
+
+The one place that knows how each database spells times, flags and JSON.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from decimal import Decimal
+from itertools import islice
+from typing import Any, Final, TypeVar, cast
+
+import orjson
+from django.db import connection, transaction
+from django.db.models import Field, Model
+
+from relays.models import SessionAct, SessionCall
+from relays.sessions.ownership import Row
+from relays.sessions.reading import ActRow
+
+T = TypeVar("T")
+#: PostgreSQL's advisory lock of everything that writes sessions
+LOCK: Final = 7_315_001
+CHUNK: Final = 500
+
+_TABLE: Final = SessionCall._meta.db_table
+#: columns in the order of `Row` behind its primary key
+COLUMNS: Final = (
+    "source_id",
+    "session_id",
+    "key",
+    "line",
+    "chain",
+    "agent_id",
+    "model",
+    "at",
+    "input_tokens",
+    "cache_read",
+    "cache_write_5m",
+    "cache_write_1h",
+    "output_tokens",
+    "reasoning",
+    "lower_bound",
+    "window",
+    "vector",
+    "turn",
+    "tools",
+    "tool_errors",
+    "fill",
+    "claimed",
+    "reported_cost",
+    "resident",
+    "copied",
+    "shown",
+    "counts",
+    "cost",
+    "price_id",
+)
+_NAMES: Final = ", ".join(f'"{name}"' for name in COLUMNS)
+# names of columns only: every value is a parameter
+_INSERT: Final = f'INSERT INTO "{_TABLE}" ({_NAMES}) VALUES ({", ".join(["%s"] * len(COLUMNS))})'  # noqa: S608
+_SET: Final = ", ".join(f'"{name}" = %s' for name in COLUMNS)
+_UPDATE: Final = f'UPDATE "{_TABLE}" SET {_SET} WHERE id = %s'  # noqa: S608
+_SELECT: Final = f'SELECT id, {_NAMES} FROM "{_TABLE}"'  # noqa: S608
+
+
+@contextmanager
+def serialised() -> Iterator[None]:
+    """A transaction that no other writer of sessions runs beside: who counts is decided from all rows there are."""
+    with transaction.atomic():
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
+        yield
+
+
+def chunks(items: Iterable[T], size: int = CHUNK) -> Iterator[list[T]]:
+    """The items, at most `size` at a time: databases bound the parameters of a statement."""
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield chunk
+
+
+def marks(count: int) -> str:
+    return ", ".join(["%s"] * count)
+
+
+def moment(text: str) -> datetime | None:
+    """The UTC time of a text as rows carry it, None for ""."""
+    return datetime.fromisoformat(text).replace(tzinfo=UTC) if text else None
+
+
+def read_time(value: object) -> datetime | None:
+    """A time as a database gives it."""
+    if isinstance(value, str):
+        return datetime.fromisoformat(f"{value}+00:00")
+    return value if isinstance(value, datetime) else None
+
+
+def stamp(value: object) -> str:
+    """A time as a database gives it, as the text that rows carry; "" for none."""
+    if isinstance(value, datetime):
+        return str((value.astimezone(UTC) if value.tzinfo else value).replace(tzinfo=None))
+    return str(value) if value else ""
+
+
+def _time(text: str) -> str | None:
+    if not text:
+        return None
+    return f"{text}+00" if connection.vendor == "postgresql" else text
+
+
+def _values(row: Row) -> tuple[Any, ...]:
+    money = row.reported_cost
+    return (
+        row.source,
+        row.session,
+        row.key,
+        row.line,
+        row.chain,
+        row.agent_id,
+        row.model,
+        _time(row.at),
+        row.input,
+        row.cache_read,
+        row.cache_write_5m,
+        row.cache_write_1h,
+        row.output,
+        row.reasoning,
+        row.lower_bound,
+        row.window,
+        row.vector,
+        row.turn,
+        row.tools,
+        row.tool_errors,
+        row.fill,
+        row.claimed,
+        None if money is None else f"{money:.10f}",
+        row.resident,
+        row.copied,
+        row.shown,
+        row.counts,
+        f"{row.cost:.10f}" if isinstance(row.cost, Decimal) else row.cost,
+        row.price,
+    )
+
+
+def _row(values: Sequence[Any]) -> Row:
+    row = Row(*values)
+    row.at = stamp(row.at)
+    row.lower_bound, row.shown, row.counts = bool(row.lower_bound), bool(row.shown), bool(row.counts)
+    if row.reported_cost is not None:
+        row.reported_cost = Decimal(str(row.reported_cost))
+    if connection.vendor == "postgresql" and row.fill != "{}":
+        row.fill = orjson.dumps(orjson.loads(row.fill), option=orjson.OPT_SORT_KEYS).decode()
+    return row
+
+
+def of_keys(keys: Iterable[str]) -> Iterator[Row]:
+    """All rows of these calls, whatever file or session shows them."""
+    with connection.cursor() as cursor:
+        for chunk in chunks(keys):
+            cursor.execute(f'{_SELECT} WHERE "key" IN ({marks(len(chunk))})', chunk)
+            for values in cursor.fetchall():
+                yield _row(values)
+
+
+def insert(rows: Iterable[Row]) -> None:
+    """New rows."""
+    with connection.cursor() as cursor:
+        for chunk in chunks(rows, 5_000):
+            cursor.executemany(_INSERT, [_values(row) for row in chunk])
+
+
+def update(rows: Iterable[Row]) -> None:
+    """Rows that are there, by their primary key."""
+    with connection.cursor() as cursor:
+        for chunk in chunks(rows, 5_000):
+            cursor.executemany(_UPDATE, [(*_values(row), row.pk) for row in chunk])
+
+
+def write(objects: Iterable[Model], names: Sequence[str]) -> None:
+    """These fields of objects that are there, by primary key: what `bulk_update` does, without building its expression
+
+    of every value.
+    """
+    listed = list(objects)
+    if not listed:
+        return
+    meta = listed[0]._meta
+    fields = [cast("Field[Any, Any]", meta.get_field(name)) for name in names]
+    assigned = ", ".join(f'"{field.column}" = %s' for field in fields)
+    query = f'UPDATE "{meta.db_table}" SET {assigned} WHERE "{meta.pk.column}" = %s'  # noqa: S608
+    with connection.cursor() as cursor:
+        values = [
+            (*(field.get_db_prep_save(getattr(one, field.attname), connection) for field in fields), one.pk)
+            for one in listed
+        ]
+        cursor.executemany(query, values)
+
+
+_ACT_COLUMNS: Final = "source_id, session_id, kind, ref, line, at, call"
+_ACT: Final = (
+    f'INSERT INTO "{SessionAct._meta.db_table}" ({_ACT_COLUMNS}) '  # noqa: S608
+    f"VALUES (%s, %s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+)
+
+
+def insert_acts(acts: Iterable[tuple[int, int, ActRow]]) -> None:
+    """Durable acts by (source, session, act); one that is known stays as it is."""
+    with connection.cursor() as cursor:
+        for chunk in chunks(acts, 5_000):
+            values = [
+                (source, session, act.kind, act.ref, act.line, _time(act.at), act.call)
+                for source, session, act in chunk
+            ]
+            cursor.executemany(_ACT, values)

@@ -1,0 +1,296 @@
+"""The shadow relay of an imported session in the tables: its legs, would-be batons and their fidelity.
+
+Mission, phase 0: "emit a shadow 'would rotate here at soft mark X' signal and a would-be baton"; "score baton fidelity
+for weeks before any auto-fire". `project` needs what was read; `judge` asks the session's repository.
+"""
+
+import hashlib
+import json
+import os
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import accumulate
+from pathlib import Path
+from typing import Final
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from relays.core import policy, shadow, windows
+from relays.core.fidelity import score
+from relays.core.pointers import Answer, Kind, Pointer, Verdict, is_sha
+from relays.core.shadow import Done, Figure, LegCut, MainCall, Provenance
+from relays.models import Session, SessionAct, SessionLeg
+from relays.stores.base import BadName, StoreUnavailable
+from relays.stores.bundle import Stores
+from relays.stores.git import GitStore, discover
+from relays.stores.made import made_between, whole_names
+
+#: commits of a repository that one session's times may add
+MOST_SEEN: Final = 2_000
+#: acts of one session that are looked at
+MOST_ACTS: Final = 50_000
+_EVER: Final = datetime.min.replace(tzinfo=UTC)
+
+
+def project(
+    session: Session,
+    calls: Sequence[MainCall],
+    keys: Sequence[str],
+    times: Sequence[datetime | None],
+    *,
+    declared: bool = False,
+) -> dict[str, object]:
+    """Write the session's `SessionLeg` rows anew and return the JSON for `Session.shadow`; the session is not saved.
+
+    `calls`, `keys`, `times`: its main calls in order, copied ones included, with their keys and times. The window is
+    `session.window_tokens`; `declared`: the agent itself says it. A leg that comes out as it was keeps its verdicts. A
+    fixed number of queries; call it inside the transaction of the projection, after its acts are stored.
+    """
+    names = session.model_names
+    model = names[0] if len(names) == 1 else "its models" if names else "a model that is not named"
+    acts = _acts(session, keys, times)
+    effect = min((call for call, act in acts if act.kind != "issue"), default=None)
+    whole = shadow.would(
+        calls,
+        _window(session, declared),
+        policy.build(settings.SITE_POLICY, None, {}),
+        model=model,
+        effect=effect,
+    )
+    before = {leg.number: leg for leg in SessionLeg.objects.filter(session=session)}
+    rows = [
+        _leg(session, cut, batons, _until(session, times, cut), before.get(cut.number))
+        for cut, batons in zip(whole.legs, _up_to(whole.legs, acts), strict=True)
+    ]
+    with transaction.atomic():
+        SessionLeg.objects.filter(session=session).delete()
+        SessionLeg.objects.bulk_create(rows, batch_size=500)
+    return whole.summary()
+
+
+def _window(session: Session, declared: bool) -> Figure | None:
+    if not session.window_tokens:
+        return None
+    if declared:
+        return Figure(session.window_tokens, Provenance.OBSERVED, "declared by the agent")
+    found = (windows.known(name, most=session.max_resident) for name in session.model_names)
+    source = next((one.source for one in found if one and one.tokens == session.window_tokens), "known of its model")
+    return Figure(session.window_tokens, Provenance.ASSUMED, source)
+
+
+def _acts(session: Session, keys: Sequence[str], times: Sequence[datetime | None]) -> list[tuple[int, Done]]:
+    """(main call from 1, act) in order. An act of a sub-agent belongs to the main call that went before it in time."""
+    number = {key: at for at, key in enumerate(keys, 1)}
+    latest = list(accumulate((time or _EVER for time in times), max))  # never falling: times may step back
+    found: dict[tuple[str, str], int] = {}
+    rows = SessionAct.objects.filter(session=session).order_by("source_id", "line", "pk")
+    for kind, ref, call, at in rows.values_list("kind", "ref", "call", "at")[:MOST_ACTS]:
+        if call in number:
+            place = number[call]
+        elif at is not None:
+            place = max(bisect_right(latest, at), 1)
+        else:
+            place = len(keys)
+        shown = _inside(ref, session.cwd) if kind == "file" else ref
+        found[kind, shown] = min(place, found.get((kind, shown), place))
+    placed = [(place, Done(kind, ref)) for (kind, ref), place in found.items()]
+    return sorted(placed, key=lambda one: one[0])  # stable: in the files' order within a call
+
+
+def _inside(ref: str, cwd: str) -> str:
+    """A file as seen from the session's folder; one that lies elsewhere as the session named it."""
+    if not cwd or not os.path.isabs(cwd):
+        return ref
+    found = os.path.relpath(os.path.normpath(os.path.join(cwd, ref)), os.path.normpath(cwd))
+    return ref if found == ".." or found.startswith("../") else found
+
+
+def _up_to(legs: Sequence[LegCut], acts: Sequence[tuple[int, Done]]) -> Iterator[list[Done]]:
+    """Per leg the acts up to its end, oldest first."""
+    done = [act for _, act in acts]
+    at = 0
+    for leg in legs:
+        while at < len(acts) and acts[at][0] <= leg.last_call:
+            at += 1
+        yield done[:at]
+
+
+def _until(session: Session, times: Sequence[datetime | None], cut: LegCut) -> datetime | None:
+    """Up to when what came into the repository is the leg's: the next leg's first call, else the session's end."""
+    return times[cut.last_call] if cut.last_call < len(times) else session.last_at
+
+
+def _leg(
+    session: Session, cut: LegCut, acts: Sequence[Done], until: datetime | None, before: SessionLeg | None
+) -> SessionLeg:
+    head = next((act.ref for act in reversed(acts) if act.kind == "commit" and is_sha(act.ref)), None)
+    baton = shadow.would_be_baton(cut, session.sid, acts, head)
+    baton["until"] = until.isoformat() if until else None
+    # what judging adds is kept as long as this is the same
+    baton["base"] = hashlib.sha256(json.dumps(baton, sort_keys=True).encode()).hexdigest()[:32]
+    row = SessionLeg(
+        session=session,
+        number=cut.number,
+        first_call=cut.first_call,
+        last_call=cut.last_call,
+        ended=cut.ended,
+        peak=cut.peak,
+        baton=baton,
+    )
+    if before is not None and before.judged_at is not None and _same(before, row):
+        for name in _JUDGED:
+            setattr(row, name, getattr(before, name))
+    return row
+
+
+#: what judging writes
+_JUDGED: Final = ("baton", "verified", "dangling", "unknown", "checks", "judged_at")
+
+
+def _same(one: SessionLeg, other: SessionLeg) -> bool:
+    names = ("first_call", "last_call", "ended")
+    alike = all(getattr(one, name) == getattr(other, name) for name in names)
+    return alike and bool(one.baton.get("base") == other.baton["base"])
+
+
+# --- fidelity ---------------------------------------------------------------------------------------------------------
+
+
+def judge(session: Session) -> Mapping[str, int]:
+    """Judge the would-be batons of all legs against the repository at `session.cwd`, and keep the verdicts.
+
+    Commits that the session's branch got between its times are added as pointers (`baton["seen"]`; `seen_more`: how
+    many were over the bound). Where the
+    repository is gone or may not be read every pointer is unknown, with the reason in each check and in `baton["why"]`.
+    Returns the sums of `verified`, `dangling` and `unknown`; never raises for what the repository is or says.
+    """
+    legs = list(SessionLeg.objects.filter(session=session).order_by("number"))
+    try:
+        answers = _Repository(session).answers(legs)
+        why = ""
+    except StoreUnavailable as error:
+        why = f"the repository cannot be asked: {error.evidence}"
+        unknown = Answer(Verdict.UNKNOWN, why)
+        answers = {pointer: unknown for leg in legs for pointer in leg.baton["pointers"]}
+    now = timezone.now()
+    sums = {"verified": 0, "dangling": 0, "unknown": 0}
+    for leg in legs:
+        _keep(leg, answers, why)
+        leg.judged_at = now
+        for name in sums:
+            sums[name] += getattr(leg, name)
+    # a row that was projected anew meanwhile has another key: it is left unjudged
+    SessionLeg.objects.bulk_update(legs, _JUDGED, batch_size=200)
+    return sums
+
+
+def _keep(leg: SessionLeg, answers: Mapping[str, Answer], why: str) -> None:
+    pointers: list[str] = leg.baton["pointers"]
+    found = [answers[pointer] for pointer in pointers]
+    result = score(answer.verdict for answer in found)
+    leg.verified, leg.dangling, leg.unknown = result.verified, result.dangling, result.unknown
+    leg.checks = [
+        {"pointer": pointer, "verdict": str(answer.verdict), "evidence": answer.evidence}
+        for pointer, answer in zip(pointers, found, strict=True)
+    ]
+    commits = (
+        pointer.removeprefix("commit:")
+        for pointer in reversed(pointers)
+        if pointer.startswith("commit:") and answers[pointer].verdict is Verdict.VERIFIED
+    )
+    head = next(commits, None)
+    missing = set(leg.baton.get("missing", ())) - set(shadow.NEEDS_COMMIT)
+    if head is None:
+        missing |= set(shadow.NEEDS_COMMIT)
+    seen = [one for one in leg.baton.get("seen", ()) if one in set(pointers)]
+    leg.baton = {**leg.baton, "seen": seen, "start_sha": head, "missing": sorted(missing), "why": why}
+
+
+class _Repository:
+    """The repository of a session, hostile as any: asked only through the stores, which run nothing of its config.
+
+    Raises StoreUnavailable where it cannot answer.
+    """
+
+    def __init__(self, session: Session) -> None:
+        if not os.path.isabs(session.cwd):
+            raise StoreUnavailable("the session names no folder")
+        self.session = session
+        place = discover(Path(session.cwd))
+        self.git = GitStore(place.git_dir, Path(settings.RELAY_VAR) / "shield")
+        self.prefix = os.path.relpath(os.path.realpath(session.cwd), place.top) if place.top else ""
+        tip = self._own_tip()
+        self.own = tip is not None
+        branch = session.branch
+        if tip is None:
+            head = place.head_branch or "HEAD"
+            tip = place.head_sha
+            branch = f"{head} ({branch} is gone)" if branch not in ("", "HEAD", head) else head
+        if tip is None:
+            raise StoreUnavailable("it has no commit yet")
+        self.tip = tip
+        self.stores = Stores(self.git, tip, None, "", work_tree=place.top, branch=branch)
+
+    def _own_tip(self) -> str | None:
+        """The tip of the session's own branch; None where it names none, or that one is gone."""
+        try:
+            return self.git.tip(self.session.branch) if self.session.branch not in ("", "HEAD") else None
+        except BadName:
+            return None
+
+    def answers(self, legs: Sequence[SessionLeg]) -> dict[str, Answer]:
+        """The verdict of every pointer of the legs, whose batons get full names and what the repository adds."""
+        printed = {one for leg in legs for one in leg.baton["pointers"] if one.startswith("commit:")}
+        named = whole_names(self.git, [one.removeprefix("commit:") for one in sorted(printed)])
+        made = self._made()
+        for leg in legs:
+            self._complete(leg, named, made)
+        asked = dict.fromkeys(one for leg in legs for one in leg.baton["pointers"])
+        answers: dict[str, Answer] = {}
+        pointers: dict[str, Pointer] = {}
+        for text in asked:
+            kind, _, ref = text.partition(":")
+            inside = self._inside(ref) if kind == "file" else ref
+            if inside is None:
+                answers[text] = Answer(Verdict.UNKNOWN, "outside the repository")
+            elif kind == "commit" and not is_sha(ref):
+                answers[text] = self._no_object()
+            else:
+                pointers[text] = Pointer(Kind(kind), inside)
+        found = self.stores.resolve(pointers.values())
+        return answers | {text: found[pointer] for text, pointer in pointers.items()}
+
+    def _no_object(self) -> Answer:
+        if self.git.shallow:
+            return Answer(Verdict.UNKNOWN, "not in this clone, which is shallow")
+        return Answer(Verdict.DANGLING, "no object, or more than one, has a name that begins so")
+
+    def _made(self) -> list[tuple[datetime, str]]:
+        first, last = self.session.first_at, self.session.last_at
+        if not self.own or first is None or last is None:
+            return []
+        return made_between(self.git, self.tip, first, last, MOST_SEEN)
+
+    def _complete(self, leg: SessionLeg, named: Mapping[str, str | None], made: Sequence[tuple[datetime, str]]) -> None:
+        def full(pointer: str) -> str:
+            kind, _, ref = pointer.partition(":")
+            return f"commit:{named[ref] or ref}" if kind == "commit" else pointer
+
+        was = set(leg.baton.get("seen", ()))
+        own = list(dict.fromkeys(full(one) for one in leg.baton["pointers"] if one not in was))
+        until = datetime.fromisoformat(leg.baton["until"]) if leg.baton.get("until") else None
+        added = [f"commit:{sha}" for at, sha in made if until is not None and at <= until]
+        added = [one for one in added if one not in set(own)]
+        room = max(shadow.MOST_POINTERS - len(own), 0)
+        kept = added[-room:] if room else []
+        leg.baton = {**leg.baton, "pointers": [*own, *kept], "seen": kept, "seen_more": len(added) - len(kept)}
+
+    def _inside(self, ref: str) -> str | None:
+        """A file as the repository names it; None for one outside."""
+        if os.path.isabs(ref):
+            ref = os.path.relpath(os.path.normpath(ref), os.path.normpath(self.session.cwd))
+        path = os.path.normpath(os.path.join(self.prefix, ref))
+        return None if path == ".." or path.startswith("../") else path
