@@ -15,12 +15,13 @@ from django.http import Http404, HttpRequest
 from django.urls import reverse
 from django.utils import timezone
 
-from relays.models import GateEpisode, Relay, SignInLink
+from relays.models import GateEpisode, Relay, Session, SignInLink
 from relays.reports.roles import ADMINISTER, OPERATE, READ, REVIEW, may, rights_of, role_words
 
 __all__ = [
     "load_gate",
     "load_relay",
+    "load_session",
     "make_sign_in_link",
     "may",
     "require",
@@ -64,6 +65,15 @@ def load_gate(request: HttpRequest, pk: int) -> GateEpisode:
     if gate is None:
         raise Http404(f"There is no gate {pk}. What waits for a person is on the page Needs you.")
     return gate
+
+
+def load_session(request: HttpRequest, pk: int) -> Session:
+    """The session, in one query; 403 without the right to read, 404 when none has that number."""
+    require(request, READ)
+    session = Session.objects.filter(pk=pk).first() if 0 < pk < 2**63 else None
+    if session is None:
+        raise Http404(f"There is no session {pk}. The list of sessions has every one that was imported here.")
+    return session
 
 
 def _digest(secret: str) -> str:

@@ -24,11 +24,11 @@ COLOURS = {"hold": "ink-2", "unknown": "ink-3"}
 SIZES = {"disc": 8, "diamond": 11, "octagon": 13, "bars": 9}
 
 
-def _var(name: str) -> str:
+def var(name: str) -> str:
     return f"var(--rs-{name})"
 
 
-def _k(tokens: int) -> str:
+def k(tokens: int) -> str:
     return f"{tokens / 1000:.0f}k" if tokens >= 10_000 or tokens % 1000 == 0 else f"{tokens / 1000:.1f}k"
 
 
@@ -47,7 +47,7 @@ def figure(data: Flat) -> go.Figure:
         fig.add_trace(trace)
     fig.update_layout(
         template=None,
-        shapes=[_hline(0, "line-2"), _hline(-14 * lane, "grid"), *_ticks(data.legs, -14 * lane)],
+        shapes=[hline(0, "line-2"), hline(-14 * lane, "grid"), *_ticks(data.legs, -14 * lane)],
         annotations=[*_numbers(data.legs, -7 * lane), *_levels(data, lane), *_callouts(data)],
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
@@ -55,19 +55,19 @@ def figure(data: Flat) -> go.Figure:
         dragmode=False,
         hovermode="closest",
         margin={"l": 52, "r": 140, "t": 14, "b": 44},
-        font={"size": 12, "color": _var("ink-2")},
+        font={"size": 12, "color": var("ink-2")},
         hoverlabel={
-            "bgcolor": _var("raised"), "bordercolor": _var("line-2"), "font": {"color": _var("ink"), "size": 12},
+            "bgcolor": var("raised"), "bordercolor": var("line-2"), "font": {"color": var("ink"), "size": 12},
             "align": "left",
         },
-        xaxis=_axis(
+        xaxis=axis(
             showgrid=False, range=[-0.004 * data.turns, data.turns * 1.004 + 1], ticks="outside", ticklen=3,
             showline=False, nticks=12,
-            title={"text": "turn of the whole goal", "font": {"size": 11, "color": _var("ink-2")}, "standoff": 6},
+            title={"text": "turn of the whole goal", "font": {"size": 11, "color": var("ink-2")}, "standoff": 6},
         ),
-        yaxis=_axis(
+        yaxis=axis(
             range=[-28 * lane, 208 * lane], tickvals=[part * top / 4 for part in range(5)],
-            ticktext=["0", *(_k(round(part * top / 4)) for part in range(1, 5))],
+            ticktext=["0", *(k(round(part * top / 4)) for part in range(1, 5))],
         ),
         meta={"narrow": {"margin": {"l": 40, "r": 10, "t": 14, "b": 44}, "nticks": 5}},
     )  # fmt: skip
@@ -89,15 +89,15 @@ def alternative(data: Flat) -> str:
     )
 
 
-def _axis(**more: object) -> dict[str, object]:
+def axis(**more: object) -> dict[str, object]:
     return {
-        "gridcolor": _var("grid"), "zeroline": False, "linecolor": _var("line-2"), "tickcolor": _var("line-2"),
-        "tickfont": {"color": _var("ink-2"), "size": 11}, "fixedrange": True, "automargin": False, **more,
+        "gridcolor": var("grid"), "zeroline": False, "linecolor": var("line-2"), "tickcolor": var("line-2"),
+        "tickfont": {"color": var("ink-2"), "size": 11}, "fixedrange": True, "automargin": False, **more,
     }  # fmt: skip
 
 
-def _hline(y: float, colour: str) -> dict[str, object]:
-    line = {"color": _var(colour), "width": 1}
+def hline(y: float, colour: str) -> dict[str, object]:
+    line = {"color": var(colour), "width": 1}
     return {"type": "line", "xref": "paper", "x0": 0, "x1": 1, "y0": y, "y1": y, "line": line, "layer": "above"}
 
 
@@ -124,7 +124,7 @@ def _lines(legs: Sequence[LegLine]) -> Iterator[go.Scatter]:
         if x:
             yield go.Scatter(
                 x=x, y=y, customdata=who, mode="lines+markers" if lone or (joined and colour == "gate") else "lines",
-                name=colour, line={"color": _var(colour), "width": 2}, marker={"size": 4, "color": _var(colour)},
+                name=colour, line={"color": var(colour), "width": 2}, marker={"size": 4, "color": var(colour)},
                 hovertemplate="leg %{customdata[0]} · turn %{customdata[1]}<br>%{y:,} resident tokens<extra></extra>",
             )  # fmt: skip
 
@@ -147,7 +147,7 @@ def _level(data: Flat, name: str, dash: str, colour: str) -> go.Scatter | None:
         return None
     x.append(data.turns * 1.004 + 1)
     y.append(y[-1])
-    line = {"color": _var(colour), "width": 1.25, "dash": dash}
+    line = {"color": var(colour), "width": 1.25, "dash": dash}
     return go.Scatter(x=x, y=y, mode="lines", name=name, line=line, hoverinfo="skip")
 
 
@@ -158,7 +158,7 @@ def _events(marks: Sequence[Mark], y: float) -> Iterator[go.Scatter]:
         key = ("hold", "bars", True) if mark.held else (mark.tone, mark.shape, False)
         groups.setdefault(key, []).append(mark)
     for (tone, shape, held), group in groups.items():
-        colour = _var(COLOURS.get(tone, tone))
+        colour = var(COLOURS.get(tone, tone))
         yield go.Scatter(
             x=[mark.x for mark in group], y=[y] * len(group), mode="markers", name=tone, cliponaxis=False,
             marker={
@@ -176,14 +176,14 @@ def _ticks(legs: Sequence[LegLine], low: float) -> list[dict[str, object]]:
     return [
         {
             "type": "line", "x0": leg.start + 0.5, "x1": leg.start + 0.5, "y0": low, "y1": 0,
-            "line": {"color": _var("line-2"), "width": 1},
+            "line": {"color": var("line-2"), "width": 1},
         }
         for leg in legs[1:]
     ]  # fmt: skip
 
 
-def _text(name: str, text: str, colour: str, **more: object) -> dict[str, object]:
-    return {"name": name, "text": text, "showarrow": False, "font": {"size": 11, "color": _var(colour)}, **more}
+def note(name: str, text: str, colour: str, **more: object) -> dict[str, object]:
+    return {"name": name, "text": text, "showarrow": False, "font": {"size": 11, "color": var(colour)}, **more}
 
 
 def _numbers(legs: Sequence[LegLine], y: float) -> Iterator[dict[str, object]]:
@@ -192,7 +192,7 @@ def _numbers(legs: Sequence[LegLine], y: float) -> Iterator[dict[str, object]]:
         for name, step in (("wide", wide), ("narrow", narrow)):
             if index % step == 0 or (leg.parked and index == len(legs) - 1):
                 colour = "gate" if leg.parked else "ink-2"
-                yield _text(name, str(leg.number), colour, x=leg.start + (leg.turns + 1) / 2, y=y, yanchor="middle")
+                yield note(name, str(leg.number), colour, x=leg.start + (leg.turns + 1) / 2, y=y, yanchor="middle")
 
 
 def _levels(data: Flat, lane: float) -> Iterator[dict[str, object]]:
@@ -201,22 +201,22 @@ def _levels(data: Flat, lane: float) -> Iterator[dict[str, object]]:
     last = data.legs[-1]
     rows = []
     if last.window:
-        rows.append(("window", last.window, f"window {_k(last.window)}", "ink-2"))
+        rows.append(("window", last.window, f"window {k(last.window)}", "ink-2"))
     for name, title, colour in (("ceiling", "ceiling", "ink"), ("mark", "soft mark", "ink")):
         value: int = getattr(last, name)
         if value:
             share = f" · {100 * value / last.window:.0f} %" if last.window else ""
-            rows.append((name, value, f"{title} {_k(value)}{share}", colour))
+            rows.append((name, value, f"{title} {k(value)}{share}", colour))
     side = {"xref": "paper", "x": 1, "xanchor": "left", "xshift": 6, "yanchor": "middle", "align": "left"}
     for _, value, words, colour in rows:
-        yield _text("wide", words, colour, y=value, **side)
-    yield _text("wide", "leg", "ink-2", y=-7 * lane, **side)
-    yield _text("wide", "events", "ink-2", y=-21.5 * lane, **side)
+        yield note("wide", words, colour, y=value, **side)
+    yield note("wide", "leg", "ink-2", y=-7 * lane, **side)
+    yield note("wide", "events", "ink-2", y=-21.5 * lane, **side)
     for name, value, words, colour in rows:
         x = 0.36 if name == "ceiling" else 0
-        yield _text(
+        yield note(
             "narrow", words.split(" · ")[0], colour, xref="paper", x=x, xanchor="left", y=value, yanchor="bottom",
-            bgcolor=_var("surface"), opacity=0.92,
+            bgcolor=var("surface"), opacity=0.92,
         )  # fmt: skip
 
 
@@ -226,9 +226,9 @@ def _callouts(data: Flat) -> Iterator[dict[str, object]]:
         return
     best = max(last.points, key=lambda point: point.tokens)
     text = f"leg {last.number} parked, peak {last.peak:,}"
-    font = {"size": 11, "color": _var("gate"), "weight": 600}
+    font = {"size": 11, "color": var("gate"), "weight": 600}
     left = best.x > data.turns / 2
-    yield _text(
+    yield note(
         "wide", text, "gate", x=best.x, y=best.tokens, xanchor="right" if left else "left", yanchor="bottom", yshift=2
     ) | {"font": font}
 

@@ -14,14 +14,17 @@ from relays.live import CAP, TooManyListeners, Viewer, hub, stream
 from relays.reports.roles import READ
 
 MOST_TOPICS = 20
-_TOPIC = re.compile(r"inbox|relays|relay:[A-Za-z0-9._-]{1,60}")
+_TOPIC = re.compile(r"inbox|relays|relay:[A-Za-z0-9._-]{1,60}|sessions|(?:session|import):[0-9]{1,18}")
 
 
 def asked_topics(request: HttpRequest) -> frozenset[str]:
     """The topics of the query; raises BadRequest for none, too many, or a word that is no topic."""
     topics = frozenset(word for word in request.GET.get("topics", "").split(",") if word)
     if not topics or len(topics) > MOST_TOPICS or not all(_TOPIC.fullmatch(word) for word in topics):
-        raise BadRequest(f"topics must be 1 to {MOST_TOPICS} of inbox, relays, relay:<id>, with commas between them.")
+        raise BadRequest(
+            f"topics must be 1 to {MOST_TOPICS} of inbox, relays, relay:<id>, sessions, session:<n>, import:<n>, "
+            "with commas between them."
+        )
     return topics
 
 

@@ -2,7 +2,21 @@
 
 from django.urls import URLPattern, path
 
-from relays.views import baton, gate, health, leg, live_view, needs_you, relay, relays, sign_in, vocabulary
+from relays.views import (
+    baton,
+    gate,
+    health,
+    imports,
+    leg,
+    live_view,
+    needs_you,
+    relay,
+    relays,
+    session,
+    sessions,
+    sign_in,
+    vocabulary,
+)
 
 urlpatterns: list[URLPattern] = [
     path("", needs_you.needs_you, name="needs_you"),
@@ -26,4 +40,11 @@ urlpatterns: list[URLPattern] = [
     path("relays/<str:relay_id>/batons/<int:n>/verify/", baton.verify, name="baton_verify"),
     path("gates/<int:pk>/", gate.gate, name="gate"),
     path("gates/<int:pk>/decide/", gate.decide, name="gate_decide"),
+    # ---- sessions that nobody drives ----
+    path("sessions/", sessions.sessions, name="sessions"),
+    path("sessions/import/", imports.imports, name="imports"),
+    path("sessions/import/<int:pk>/cancel/", imports.cancel, name="import_cancel"),
+    path("sessions/import/<int:pk>/resume/", imports.resume, name="import_resume"),
+    path("sessions/<int:pk>/", session.session, name="session"),
+    path("sessions/<int:pk>/calls.csv", session.calls, name="session_calls"),
 ]

@@ -1,0 +1,198 @@
+"""The figure of a session's window, as Plotly JSON: what was observed, and behind it what a relay would have done.
+
+cost.md, Charts: "resident tokens … with soft mark, ceiling, window, rotations"; colours are `var(--rs-…)` as in
+`charts.flat`. Declared and measured compaction figures are never one mark: measured is a bar on the line, declared are
+open diamonds beside it.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import plotly.graph_objects as go
+
+from relays.charts.flat import axis, hline, k, note, var
+from relays.models import SessionBoundary
+from relays.reports.session import Graph, Point
+
+CALLOUTS = 8
+
+
+def figure(data: Graph) -> go.Figure:
+    """Observed (copied calls lighter), simulated line dashed, compactions; would-rotate rings on the lane below."""
+    marked = [row.declared_pre or 0 for row in data.boundaries]
+    top = max([data.window or 0, *(point.tokens for point in data.points), *(y for _, y in data.simulated), *marked])
+    top = top or 1
+    lane = top / 200
+    end = data.calls * 1.004 + 1
+    fig = go.Figure()
+    for trace in (*_would(data), *_observed(data.points), *_levels(data, end), *_compactions(data.boundaries)):
+        fig.add_trace(trace)
+    if data.rotate_at:
+        fig.add_trace(_rings(data.rotate_at, -10 * lane))
+    fig.update_layout(
+        template=None,
+        shapes=[hline(0, "line-2")],
+        annotations=[*_words(data, lane), *_callouts(data)],
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
+        showlegend=False,
+        dragmode=False,
+        hovermode="closest",
+        margin={"l": 52, "r": 140, "t": 20, "b": 44},
+        font={"size": 12, "color": var("ink-2")},
+        hoverlabel={
+            "bgcolor": var("raised"), "bordercolor": var("line-2"), "font": {"color": var("ink"), "size": 12},
+            "align": "left",
+        },
+        xaxis=axis(
+            showgrid=False, range=[-0.004 * data.calls, end], ticks="outside", ticklen=3, showline=False, nticks=12,
+            title={"text": "main call of the session", "font": {"size": 11, "color": var("ink-2")}, "standoff": 6},
+        ),
+        yaxis=axis(
+            range=[-18 * lane, 212 * lane], tickvals=[0, *ticks(top)], ticktext=["0", *map(k, ticks(top))],
+        ),
+        meta={"narrow": {"margin": {"l": 40, "r": 10, "t": 20, "b": 44}, "nticks": 5}},
+    )  # fmt: skip
+    return fig
+
+
+def ticks(top: int) -> list[int]:
+    """Round numbers of tokens up to the top, four or five of them where there is room."""
+    step = next(size * 10**power for power in range(12) for size in (1, 2, 5) if top <= 5 * size * 10**power)
+    return [step * n for n in range(1, top // step + 1)]
+
+
+def alternative(data: Graph) -> str:
+    """The graph in a sentence, for those who do not see it."""
+    best = data.peak
+    if best is None:
+        return "No main call was read yet."
+    window = f" of a window of {data.window:,}" if data.window else ""
+    count = len(data.boundaries)
+    words = f"; {count} compaction{'' if count == 1 else 's'}" if count else "; no compaction"
+    rotations = data.would.rotations
+    would = f"; as a relay {rotations:,} rotation{'' if rotations == 1 else 's'}" if data.would.known else ""
+    peak = f" and a peak of {data.would.peak:,}" if data.would.peak else ""
+    return (
+        f"Resident tokens over {data.calls:,} main calls. The highest is {best.tokens:,}{window}, at call {best.x:,}"
+        f"{words}{would}{peak if would else ''}."
+    )
+
+
+def _observed(points: Sequence[Point]) -> Iterator[go.Scatter]:
+    """Two traces: own calls and copied ones; each repeats the neighbour's point, so that the line has no gap."""
+    for copied, name, colour in ((True, "copied", "leg-b"), (False, "observed", "leg-a")):
+        x: list[int | None] = []
+        y: list[int | None] = []
+        for at, point in enumerate(points):
+            if point.copied != copied:
+                continue
+            if at and points[at - 1].copied != copied:
+                x += [None, points[at - 1].x]
+                y += [None, points[at - 1].tokens]
+            x.append(point.x)
+            y.append(point.tokens)
+        if x:
+            words = " · copied, counted in another session" if copied else ""
+            yield go.Scatter(
+                x=x, y=y, mode="lines+markers" if len(points) < 3 else "lines", name=name,
+                line={"color": var(colour), "width": 1.4 if copied else 2}, marker={"size": 4, "color": var(colour)},
+                opacity=0.6 if copied else 1,
+                hovertemplate=f"call %{{x:,}}<br>%{{y:,}} resident tokens{words}<extra></extra>",
+            )  # fmt: skip
+
+
+def _would(data: Graph) -> Iterator[go.Scatter]:
+    if data.simulated:
+        yield go.Scatter(
+            x=[x for x, _ in data.simulated], y=[y for _, y in data.simulated], mode="lines", name="as a relay",
+            line={"color": var("base"), "width": 1.6, "dash": "dot"},
+            hovertemplate="call %{x:,}<br>%{y:,} tokens as a relay, simulated<extra></extra>",
+        )  # fmt: skip
+
+
+def _levels(data: Graph, end: float) -> Iterator[go.Scatter]:
+    for name, value, dash, colour in (
+        ("window", data.window, "solid", "line-2"),
+        ("mark", data.would.mark, "dash", "mark"),
+    ):
+        if value:
+            line = {"color": var(colour), "width": 1.25, "dash": dash}
+            yield go.Scatter(x=[0, end], y=[value, value], mode="lines", name=name, line=line, hoverinfo="skip")
+
+
+def _compactions(rows: Sequence[SessionBoundary]) -> Iterator[go.Scatter]:
+    measured = [row for row in rows if row.measured_before is not None and row.measured_after is not None]
+    if measured:
+        x: list[float | None] = []
+        y: list[int | None] = []
+        text: list[str | None] = []
+        for row in measured:
+            words = f"{_kind(row)} after call {row.after_call:,}: {row.measured_before:,} to {row.measured_after:,}"
+            x += [row.after_call + 0.5, row.after_call + 0.5, None]
+            y += [row.measured_before, row.measured_after, None]
+            text += [words, words, None]
+        yield go.Scatter(
+            x=x, y=y, text=text, mode="lines", name="measured", line={"color": var("stale"), "width": 3},
+            hovertemplate="%{text}, measured<extra></extra>",
+        )  # fmt: skip
+    declared = [
+        (row, words, tokens)
+        for row in rows
+        for words, tokens in (("before", row.declared_pre), ("after", row.declared_post))
+        if tokens is not None
+    ]
+    if declared:
+        yield go.Scatter(
+            x=[row.after_call + 0.5 for row, _, _ in declared], y=[tokens for _, _, tokens in declared],
+            text=[f"{_kind(row)} after call {row.after_call:,}: {tokens:,} {words}" for row, words, tokens in declared],
+            mode="markers", name="declared",
+            marker={
+                "symbol": "diamond-open", "size": 8, "color": var("stale"),
+                "line": {"width": 1.4, "color": var("stale")},
+            },
+            hovertemplate="%{text}, as declared<extra></extra>",
+        )  # fmt: skip
+
+
+def _kind(row: SessionBoundary) -> str:
+    words = "tool results cleared" if row.kind == "microcompact" else "compaction"
+    return words if row.trigger == "unknown" else f"{words}, {row.trigger},"
+
+
+def _rings(calls: Sequence[int], y: float) -> go.Scatter:
+    return go.Scatter(
+        x=list(calls), y=[y] * len(calls), mode="markers", name="would rotate", cliponaxis=False,
+        marker={
+            "symbol": "circle-open", "size": 8, "color": var("advisory"),
+            "line": {"width": 1.8, "color": var("advisory")},
+        },
+        hovertemplate="would rotate after call %{x:,}<extra></extra>",
+    )  # fmt: skip
+
+
+def _words(data: Graph, lane: float) -> Iterator[dict[str, object]]:
+    side = {"xref": "paper", "x": 1, "xanchor": "left", "xshift": 6, "yanchor": "middle", "align": "left"}
+    rows = []
+    if data.window:
+        rows.append((data.window, f"window {k(data.window)}", "ink-2", 0.0))
+    if data.would.mark:
+        share = f" · {100 * data.would.mark / data.window:.0f} %" if data.window else ""
+        rows.append((data.would.mark, f"mark {k(data.would.mark)}{share}", "ink", 0.0))
+    for value, words, colour, x in rows:
+        yield note("wide", words, colour, y=value, **side)
+        yield note(
+            "narrow", words.split(" · ")[0], colour, xref="paper", x=x, xanchor="left", y=value, yanchor="bottom",
+            bgcolor=var("surface"), opacity=0.92,
+        )  # fmt: skip
+    if data.rotate_at:
+        yield note("wide", "would rotate", "ink-2", y=-10 * lane, **side)
+
+
+def _callouts(data: Graph) -> Iterator[dict[str, object]]:
+    """`166k → 65k` over each measured compaction, while there are few enough to be read."""
+    rows = [row for row in data.boundaries if row.measured_before and row.measured_after]
+    if len(rows) > CALLOUTS:
+        return
+    for row in rows:
+        text = f"{k(row.measured_before or 0)} → {k(row.measured_after or 0)}"
+        yield note("wide", text, "ink", x=row.after_call + 0.5, y=row.measured_before, yanchor="bottom", yshift=6)
