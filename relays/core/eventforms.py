@@ -11,6 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 #: of one bucket or one tool result; the sum of four still fits 31 bits
 TOKENS_MAX: Final = 500_000_000
+#: of a wait that an agent announces: a day
+WAIT_MAX: Final = 86_400_000
 #: of one call, in whatever currency; a leg's sum still fits its column
 COST_MAX: Final = Decimal(100_000)
 
@@ -84,6 +86,13 @@ class Usage(Payload):
     output: Tokens
     cost: Money | None = None
     chain: Literal["main", "sub"]
+
+
+class Retry(Payload):
+    """The model did not answer and the agent tries again, `retry_in_ms` from now; a lost sign-in no try brings back."""
+
+    cause: Literal["overload", "network", "sign_in"]
+    retry_in_ms: Annotated[int, Field(ge=0, le=WAIT_MAX)] | None = None
 
 
 class Fact(Payload):
@@ -167,6 +176,7 @@ SCHEMAS: Final[Mapping[str, type[Payload]]] = {
     "tool_started": ToolStarted,
     "tool_ended": ToolEnded,
     "usage": Usage,
+    "retry": Retry,
     "fact": Fact,
     "decision": Declared,
     "open_question": Declared,

@@ -21,6 +21,7 @@ from relays.core.lifecycle import EndDecision
 from relays.core.vocabulary import Cause, Mode
 from relays.driver import budgets, commands
 from relays.driver.attached import Attached
+from relays.driver.backing_off import BackOff
 from relays.driver.boundaries import Boundaries
 from relays.driver.claim import Claim
 from relays.driver.draining import Drain
@@ -50,6 +51,7 @@ class Supervised:
         self.boundaries = Boundaries(self.relay, leg, claim, self.measure)
         self.line = Attached(self.relay, leg, claim)
         self.drain = Drain(self.relay, leg, claim)
+        self.back_off = BackOff(self.relay, leg, claim, self.view)
         self.asked = True  # a boundary was asked since the last main call: the program can be held
         self.last_event = time.monotonic()
         self.waiting_since: float | None = None  # no further model call, but tools still run
@@ -61,8 +63,8 @@ class Supervised:
         self.commands.impatient = self._impatient
 
     def _at_once(self) -> Cause | None:
-        """What a person wants now, without a safe point."""
-        if self.relay.stop == "now":
+        """What a person wants now, without a safe point; a leg in back-off has nothing that a stop would drain."""
+        if self.relay.stop == "now" or (self.relay.stop and self.leg.state == LegState.BACKOFF):
             return Cause.STOP
         return Cause.PARK_NOW if self.relay.park == "now" else None
 
@@ -101,7 +103,7 @@ class Supervised:
         now = timezone.now()
         with transaction.atomic():
             self.claim.hold(now)
-            if self.leg.started_at and self.line.agent is not None:
+            if self.leg.started_at and self.line.agent is not None and self.leg.state != LegState.BACKOFF:
                 self.leg.charged_until = charge_wall(self.relay.pk, self.leg.pk, now, self.leg.charged_until)
         self.line.keep_up()
         return True
@@ -111,7 +113,7 @@ class Supervised:
     def _end(self, cause: Cause | None, *, judged_at_boundary: bool = False) -> str:
         """Judge the leg on the tree as it stands, record, tell the agent, wait for its end, close."""
         self.ingest.flush(timezone.now())
-        crashed = cause in (Cause.AGENT_CRASH, Cause.SILENCE, Cause.SUPERVISOR_CRASH)
+        crashed = cause in (Cause.AGENT_CRASH, Cause.SILENCE, Cause.SUPERVISOR_CRASH, Cause.SIGN_IN)
         candidates = self._last_candidates() if crashed else None
         if cause in (Cause.PARK_NOW, Cause.STOP) and self.after_boundary:
             candidates = ()  # in mid-turn there is no boundary, so no next action was offered
