@@ -162,6 +162,14 @@ class Boundary(Payload):
     final: bool
 
 
+class Ask(Payload):
+    """A question to a person. `step`: what waits for its answer, left out = the next leg."""
+
+    question: Text
+    about: Literal["assumption", "promotion", "memory"] = "assumption"
+    step: Annotated[str, BeforeValidator(_filled), Field(max_length=40)] | None = None
+
+
 class Ledger(Payload):
     """Ours: appends one ledger row, `<relay>.<leg>.e<seq>`."""
 
@@ -190,6 +198,7 @@ SCHEMAS: Final[Mapping[str, type[Payload]]] = {
     "park_tree": ParkTree,
     "externalized": Externalized,
     "boundary": Boundary,
+    "ask": Ask,
     "ledger": Ledger,
 }
 

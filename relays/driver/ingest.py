@@ -12,8 +12,8 @@ from relays.core.events import UNREAD
 from relays.core.events import Event as CoreEvent
 from relays.core.legview import CallView, LegView
 from relays.core.pointers import PointerError, parse_pointer
-from relays.driver import budgets, findings
-from relays.driver.changes import RELAYS, bump, topic
+from relays.driver import budgets, findings, questions
+from relays.driver.changes import INBOX, RELAYS, bump, topic
 from relays.driver.claim import Claim
 from relays.driver.heard import Heard
 from relays.models import Assumption, Call, Event, Fact, LedgerRow, Leg, PageFault, Promotion, Relay
@@ -111,6 +111,10 @@ class Ingest:
             )
         elif event.kind == "ledger":
             self._ledger_row(event, at)
+        elif event.kind == "ask":
+            about, step = str(payload.get("about") or "assumption"), str(payload.get("step") or "")
+            questions.ask(self.leg, event.seq, str(payload["question"]), about=about, step=step, now=at)
+            bump(INBOX)
         elif event.kind == "assumption":
             found = assumptions.assess(payload["source"], payload.get("confidence"))
             Assumption.objects.update_or_create(

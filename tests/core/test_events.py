@@ -41,6 +41,7 @@ WHOLE = {
     "park_tree": {},
     "externalized": {},
     "boundary": {"next_actions": ["take issue #2"], "final": False},
+    "ask": {"question": "Which port?", "about": "assumption", "step": "the release"},
     "ledger": {"refs": ["commit:" + "a" * 40], "note": "done"},
 }
 
@@ -108,6 +109,7 @@ REQUIRED = {
     "todo": ["id", "open"],
     "file_written": ["path"],
     "boundary": ["final", "next_actions"],
+    "ask": ["question"],
     "ledger": ["refs"],
 }
 
@@ -137,6 +139,8 @@ def test_a_missing_field_is_named(kind, field):
         ("usage", USAGE | {"cost": True}, "cost"),
         ("usage", USAGE | {"message_id": "x" * 121}, "message_id"),
         ("retry", {"cause": "elsewhere"}, "cause"),
+        ("ask", {"question": "Q?", "about": "everything"}, "about"),
+        ("ask", {"question": "Q?", "step": "x" * 41}, "step"),
         ("retry", {"cause": "network", "retry_in_ms": 86_400_001}, "retry_in_ms"),
         ("retry", {"cause": "network", "retry_in_ms": -1}, "retry_in_ms"),
         ("fact", {"label": "  ", "class": "durable", "backing": None}, "label"),
