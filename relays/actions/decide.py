@@ -22,7 +22,7 @@ from relays.actions.base import (
 )
 from relays.core import policy
 from relays.core.vocabulary import Ask, Cause
-from relays.driver import budgets, finals, gates, git, successor
+from relays.driver import budgets, causes, finals, gates, git, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_gate, ring, topic
 from relays.models import (
     NEXT_LEG,
@@ -108,6 +108,7 @@ def approve(
             },
         )
         carried.apply(actor, gate, relay, changes, decision, moment)
+        causes.settle(relay, moment, but=gate.pk)
         have = len({*before, actor.user.pk})
         if have >= rules.approvals:
             change_gate(gate.pk, GateState.APPROVED, frm=[GateState.WAITING], now=moment, error="")
@@ -172,6 +173,7 @@ def refuse(
         )
         change_gate(gate.pk, GateState.REFUSED, frm=[GateState.WAITING], now=moment)
         carried.apply(actor, gate, relay, changes, decision, moment)
+        causes.settle(relay, moment, but=gate.pk)
         if then == "stop":
             finals.stopped(
                 relay.pk,

@@ -90,6 +90,12 @@ def supersede_open(relay_id: str, now: datetime) -> None:
         change_gate(gate.pk, GateState.SUPERSEDED, frm=[gate.state], now=now)
 
 
+def supersede(gate: GateEpisode, why: str, now: datetime) -> bool:
+    """What a waiting episode asks about is gone, so that there is nothing to decide."""
+    closed_why = f"cause gone: {why}"[:500]
+    return change_gate(gate.pk, GateState.SUPERSEDED, frm=[GateState.WAITING], now=now, closed_why=closed_why)
+
+
 def expire(now: datetime) -> int:
     """Close the episodes that waited longer than their relay's `gate_expiry`; how many. The relay stays parked.
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from django.db.models import F, Q
 from django.utils import timezone
 
-from relays.driver import advance, gates, outbox
+from relays.driver import advance, causes, gates, outbox
 from relays.models import Heartbeat, Relay, RelayStatus
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,9 @@ def reconcile() -> int:
         started += _try(relay_id, partial(advance.advance, relay_id)) == "started"
     _try("outbox", outbox.carry_out)
     _try("gates that expire", partial(gates.expire, now))
-    return started + _looks(now, min(until, time.monotonic() + LOOKS_TAKE))
+    started += _looks(now, min(until, time.monotonic() + LOOKS_TAKE))
+    _try("gates whose cause is gone", partial(causes.look, now, min(until, time.monotonic() + LOOKS_TAKE)))
+    return started
 
 
 def _try(what: str, step: Callable[[], Answer]) -> Answer | None:
