@@ -13,7 +13,7 @@ from relays.core.events import Event as CoreEvent
 from relays.core.legview import LegView
 from relays.core.policy import Policy
 from relays.core.vocabulary import Reason
-from relays.driver import budgets
+from relays.driver import budgets, userfacts
 from relays.driver.changes import change_gate, change_relay
 from relays.models import (
     OPEN_STATES,
@@ -91,7 +91,7 @@ def make(
         # what is handed over; whether it still is the relay's own objective the reload judges, and asks
         pin=carried.objective if carried else relay.pin,
         baton=baton.text.encode(),
-        user_facts=(),
+        user_facts=userfacts.pointers(relay.pk),
     )
     ResetTransaction.objects.create(
         old_leg=old,
