@@ -261,7 +261,8 @@ class Prepare:
         return str(path)
 
     def _to_starting(self, cursor: str, laid_back: str) -> None:
-        window = window_for(self.policy, "")
+        # a model that the start named; else the leg's first call names it
+        window = window_for(self.policy, str(self.relay.agent_args.get("model", "")))
         try:
             reflog_lines = len(git.tree(self.relay).reflog())
         except StoreUnavailable as error:

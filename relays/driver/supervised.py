@@ -28,6 +28,7 @@ from relays.driver.draining import Drain
 from relays.driver.ending import Ending, Judged, charge_wall, forced_by
 from relays.driver.ingest import Ingest
 from relays.driver.measure import Measure
+from relays.driver.window import Window
 from relays.models import Boundary, Leg, LegState, Relay, RelayStatus
 
 POLL = 0.4  # seconds between two looks at the database
@@ -52,6 +53,7 @@ class Supervised:
         self.line = Attached(self.relay, leg, claim)
         self.drain = Drain(self.relay, leg, claim)
         self.back_off = BackOff(self.relay, leg, claim, self.view)
+        self.window = Window(leg, claim)
         self.asked = True  # a boundary was asked since the last main call: the program can be held
         self.last_event = time.monotonic()
         self.waiting_since: float | None = None  # no further model call, but tools still run

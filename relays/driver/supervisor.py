@@ -220,6 +220,7 @@ class Supervisor(Supervised):
             self.ingest.flush(now)
             return self._end(Cause.SIGN_IN)
         if event.kind == "usage" and event.payload.get("chain") == "main":
+            self.window.heard(self.view.model, self.policy)
             if self.view.resident > self.leg.ceiling_tokens and not self.asked and self.relay.mode == Mode.ENFORCE:
                 self.ingest.flush(now)
                 return self._end(Cause.OVERRUN)
