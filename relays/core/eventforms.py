@@ -41,6 +41,8 @@ Name = Annotated[str, BeforeValidator(_filled), Field(max_length=120)]
 Ref = Annotated[str, BeforeValidator(_filled), Field(max_length=500)]
 Tokens = Annotated[int, Field(ge=0, le=TOKENS_MAX)]
 Money = Annotated[Decimal, BeforeValidator(_money)]
+#: keys of the assumptions that an effect leans on
+Assumes = Annotated[list[Short], Field(max_length=64)]
 PointerKind = Literal["commit", "issue", "memory", "ledger", "file"]
 
 
@@ -101,6 +103,7 @@ class Fact(Payload):
     label: Text
     class_: str = Field(default="", alias="class")
     backing: str | None = None
+    assumes: Assumes = []
 
 
 class Declared(Payload):
@@ -108,6 +111,7 @@ class Declared(Payload):
 
     label: Text
     pointer: str | None = None
+    assumes: Assumes = []
 
 
 class Artifact(Payload):
@@ -131,6 +135,7 @@ class Promotion(Payload):
     class_: str = Field(default="", alias="class")
     evidence: str | None = None
     consent: bool | None = None
+    assumes: Assumes = []
 
 
 class PageFault(Payload):
@@ -177,6 +182,7 @@ class Ledger(Payload):
         list[Annotated[str, BeforeValidator(_filled), Field(max_length=510)]], Field(min_length=1, max_length=64)
     ]
     note: Annotated[str, Field(max_length=4096)] | None = None
+    assumes: Assumes = []
 
 
 SCHEMAS: Final[Mapping[str, type[Payload]]] = {

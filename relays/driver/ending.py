@@ -20,7 +20,7 @@ from relays.core.boundary import owes_statement
 from relays.core.lifecycle import GAVE_UP, EndDecision, EndView, has_successor, judge_end
 from relays.core.policy import Policy
 from relays.core.vocabulary import Ask, Cause, Hold, Mode, Reason, token
-from relays.driver import baton_maker, budgets, finals, gates, git, progress, rebaton, starts, successor
+from relays.driver import baton_maker, budgets, effects, finals, gates, git, progress, rebaton, starts, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, lock, topic
 from relays.driver.claim import Claim
 from relays.driver.measure import Measure, Measured, keep_verdicts
@@ -144,6 +144,7 @@ class Ending:
         decision, measured = judged.decision, judged.measured
         issues = _issues(decision, measured)
         now = timezone.now()
+        self._remember(measured, now)
         parts = baton_maker.gather(self.leg, measured, judged.made)
         # the process tree is gone, so no event follows; nobody waits for the database while they are read
         turns = successor.turns_of(self.leg) if decision.reason is Reason.ROTATED else None
@@ -198,6 +199,15 @@ class Ending:
             )
             bump(topic(relay.pk), RELAYS, INBOX)
         return status
+
+    def _remember(self, measured: Measured, now: datetime) -> None:
+        """What the leg wanted to become memory, by evidence that resolves now: the baton carries what was earned."""
+        judged = effects.judge_promotions(self.leg, measured.stores)
+        if judged:
+            with transaction.atomic():
+                self.claim.hold(now)
+                effects.keep_promotions(self.leg, judged, now)
+                bump(topic(self.relay.pk), INBOX)
 
     def _move_on(
         self,

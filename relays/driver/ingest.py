@@ -12,13 +12,15 @@ from relays.core.events import UNREAD
 from relays.core.events import Event as CoreEvent
 from relays.core.legview import CallView, LegView
 from relays.core.pointers import PointerError, parse_pointer
-from relays.driver import budgets, findings, questions
+from relays.driver import budgets, effects, findings, questions
 from relays.driver.changes import INBOX, RELAYS, bump, topic
 from relays.driver.claim import Claim
 from relays.driver.heard import Heard
 from relays.models import Assumption, Call, Event, Fact, LedgerRow, Leg, PageFault, Promotion, Relay
 
 FACT_KINDS = {"fact", "decision", "open_question", "dead_end"}
+#: what must not lean on a weak assumption
+EFFECTS = {*FACT_KINDS, "ledger", "promotion"}
 REFS_PER_ROW = 64
 
 
@@ -84,6 +86,7 @@ class Ingest:
 
     def _project(self, event: CoreEvent, at: datetime) -> None:
         payload = event.payload
+        admitted = event.kind not in EFFECTS or effects.admitted(self.leg, event.kind, payload, at)
         if event.kind in FACT_KINDS:
             backing = payload.get("backing") if event.kind == "fact" else payload.get("pointer")
             Fact.objects.get_or_create(
@@ -110,7 +113,8 @@ class Ingest:
                 },
             )
         elif event.kind == "ledger":
-            self._ledger_row(event, at)
+            if admitted:
+                self._ledger_row(event, at)
         elif event.kind == "ask":
             about, step = str(payload.get("about") or "assumption"), str(payload.get("step") or "")
             questions.ask(self.leg, event.seq, str(payload["question"]), about=about, step=step, now=at)
@@ -135,7 +139,7 @@ class Ingest:
                 defaults={
                     "slug": str(payload["slug"])[:200],
                     "durability": str(payload.get("class") or "")[:40],
-                    "outcome": str(promotion.outcome_of(payload))[:12],
+                    "outcome": str(promotion.outcome_of(payload, consent=None if admitted else False))[:12],
                     "at": at,
                 },
             )
