@@ -7,6 +7,7 @@ from django.db import DatabaseError, transaction
 from relays.driver import advance, budgets, spawn
 from relays.driver.changes import RELAYS, bump, fenced, topic
 from relays.driver.claim import AlreadyDriven, Claim, LostClaim, kernel_lock, take
+from relays.driver.supervised import Host
 from relays.driver.supervisor import Supervisor
 from relays.models import Leg, Relay
 from relays.stores.gitrun import plain
@@ -16,8 +17,11 @@ __all__ = ["Supervisor", "supervise"]
 log = logging.getLogger(__name__)
 
 
-def supervise(leg_pk: int) -> str:
-    """Drive one leg to its end, whatever state it is found in. Returns one line that says what happened."""
+def supervise(leg_pk: int, host: Host | None = None) -> str:
+    """Drive one leg to its end, whatever state it is found in. Returns one line that says what happened.
+
+    `host`: the process that drives this leg, where it may drive the successor too; else that gets one of its own.
+    """
     leg = Leg.objects.select_related("relay").filter(pk=leg_pk).first()
     if leg is None:
         return f"leg {leg_pk} is not known"
@@ -27,7 +31,7 @@ def supervise(leg_pk: int) -> str:
             claim = take(leg.relay_id, policy.host_patience)
             try:
                 leg.refresh_from_db()
-                supervisor = Supervisor(leg, claim)
+                supervisor = Supervisor(leg, claim, host)
                 with fenced(claim.hold):
                     said = supervisor.run()
                 # after a failure the grace of a spawn stays: what fails at once is not tried in a hot loop
@@ -40,9 +44,9 @@ def supervise(leg_pk: int) -> str:
                 raise
             finally:
                 _release(claim)
-        if not supervisor.drain.shutdown:
+        if not (supervisor.drain.shutdown or (host is not None and host.down)):
             # what a bell would lead to, without the way over the broker; reconcile finds it if we die before
-            advance.advance(leg.relay_id)
+            advance.advance(leg.relay_id, host.start if host is not None else None)
         return said
     except AlreadyDriven as error:
         return f"{error}: driven already"

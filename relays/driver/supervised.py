@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
+from typing import Protocol
 
 from django.db import transaction
 from django.utils import timezone
@@ -34,10 +35,19 @@ BEAT = 2.0  # seconds between two heartbeats
 STOP_GRACE = 10.0  # seconds that an agent has to exit after it was told `stop`
 
 
+class Host(Protocol):
+    """A process that drives legs one after the other. `down`: it was asked to end, between two legs perhaps."""
+
+    down: bool
+
+    def start(self, relay_id: str, leg_pk: int) -> bool: ...
+
+
 class Supervised:
     """The state of one supervised leg."""
 
-    def __init__(self, leg: Leg, claim: Claim) -> None:
+    def __init__(self, leg: Leg, claim: Claim, host: Host | None = None) -> None:
+        self.host = host
         self.relay: Relay = leg.relay
         self.relay.refresh_from_db()
         self.leg, self.claim = leg, claim

@@ -42,7 +42,9 @@ class Supervisor(Supervised):
     """Drives one leg: starts its agent or takes it over, asks the rules at each boundary, and ends it."""
 
     def run(self) -> str:
-        signal.signal(signal.SIGTERM, self._on_term)
+        before = signal.signal(signal.SIGTERM, self._on_term)
+        if self.host is not None and self.host.down:  # after the last leg, and before this one listened
+            self.drain.shutdown = True
         leave = False
         try:
             return self._drive()
@@ -60,6 +62,7 @@ class Supervisor(Supervised):
         finally:
             self.commands.close()
             self.line.let_go(leave=leave)
+            signal.signal(signal.SIGTERM, before)
 
     def _drive(self) -> str:
         state = self.leg.state
