@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Count, F, Max
 
 from relays.core import rotation
 from relays.core.boundary import BoundaryDecision, Step, decide, owes_statement
@@ -70,41 +70,45 @@ class Boundaries:
     def _keep(self, seq: int, decision: BoundaryDecision, measured: Measured, now: datetime) -> None:
         view = self.measure.view
         advised, end = would.end_at(self.measure, decision, measured)
+        told: str | None = None
         with transaction.atomic():
             self.claim.hold(now)
-            row, _ = Boundary.objects.get_or_create(
-                leg=self.leg,
-                seq=seq,
-                defaults={
-                    "number": Boundary.objects.filter(leg=self.leg).count(),
-                    "turn": view.turns,
-                    "at": now,
-                    "resident_tokens": view.resident,
-                    "axes": {use.axis: _numbers(use) for use in self.measure.axes(now)},
-                    "armed": decision.armed,
-                    "hold": decision.hold or "",
-                    "hold_detail": [line[:500] for line in decision.detail[:LINES_KEPT]],
-                    "next_actions": list(measured.candidates[:16]),
-                    "answer": decision.answer[:60],
-                    "final": view.final,
-                    "decision": {
-                        "step": str(decision.step),
-                        "end": decision.end,
-                        "cause": str(decision.cause or ""),
-                        "tip": measured.tip,
-                        "done": str(measured.done.truth) if measured.done else "not judged",
-                        "gate": measured.gate.admit,
-                        "would": advised,
-                    },
+            before = Boundary.objects.filter(leg=self.leg).aggregate(count=Count("pk"), last=Max("seq"))
+            kept = {
+                "number": before["count"],
+                "turn": view.turns,
+                "at": now,
+                "resident_tokens": view.resident,
+                "axes": {use.axis: _numbers(use) for use in self.measure.axes(now)},
+                "armed": decision.armed,
+                "hold": decision.hold or "",
+                "hold_detail": [line[:500] for line in decision.detail[:LINES_KEPT]],
+                "next_actions": list(measured.candidates[:16]),
+                "answer": decision.answer[:60],
+                "final": view.final,
+                "decision": {
+                    "step": str(decision.step),
+                    "end": decision.end,
+                    "cause": str(decision.cause or ""),
+                    "tip": measured.tip,
+                    "done": str(measured.done.truth) if measured.done else "not judged",
+                    "gate": measured.gate.admit,
+                    "would": advised,
                 },
-            )
+            }
+            if before["last"] is None or seq > before["last"]:
+                row = Boundary.objects.create(leg=self.leg, seq=seq, **kept)
+            else:  # one that was asked before keeps its first record
+                row, _ = Boundary.objects.get_or_create(leg=self.leg, seq=seq, defaults=kept)
             if end is not None:
                 would.keep(self.leg, row, end, now)
             if view.final and decision.step is Step.WIND_DOWN and not self.leg.told_hold:
-                Leg.objects.filter(pk=self.leg.pk).update(told_hold=decision.hold or "")
+                told = decision.hold or ""
+                Leg.objects.filter(pk=self.leg.pk).update(told_hold=told)
             keep_verdicts(self.leg, measured.gate)
             bump(topic(self.relay.pk), RELAYS)
-        self.leg.refresh_from_db()
+        if told is not None:
+            self.leg.told_hold = told
 
 
 def _numbers(use: rotation.AxisUse) -> list[float]:

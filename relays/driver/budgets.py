@@ -13,6 +13,17 @@ from relays.models import Relay
 
 SPEND_UNKNOWN = "spend_unknown"  # in Relay.warned_axes: a person was asked once about unpriced calls
 
+#: the columns of `Relay.spent`
+SPENT = (
+    "turns_used",
+    "output_used",
+    "spend_used",
+    "unpriced_calls",
+    "wall_used",
+    "legs_used",
+    "queries_used",
+)
+
 
 def policy_of(relay: Relay) -> Policy:
     return from_snapshot(relay.policy)
@@ -28,7 +39,7 @@ def warn(relay_id: str) -> None:
 
     Called last where something is debited, with the relay's row held by that debit. Pages show it; nothing is stopped.
     """
-    relay = Relay.objects.get(pk=relay_id)
+    relay = Relay.objects.only("policy", "warned_axes", *SPENT).get(pk=relay_id)
     low = budget.newly_low(policy_of(relay).envelope, relay.spent, relay.warned_axes)
     if low:
         Relay.objects.filter(pk=relay_id).update(warned_axes=[*relay.warned_axes, *low])

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from django.db import transaction
 from django.db.models import F
@@ -20,6 +21,7 @@ from relays.models import Assumption, Call, Event, Fact, LedgerRow, Leg, PageFau
 
 FACT_KINDS = {"fact", "decision", "open_question", "dead_end"}
 REFS_PER_ROW = 64
+CALL_COLUMNS = [field.name for field in Call._meta.concrete_fields if field.name not in ("id", "key")]
 
 
 class Ingest:
@@ -77,8 +79,7 @@ class Ingest:
             )
             for event, at in batch:
                 self._project(event, at)
-            self._calls(now)
-            self._roll_up(now)
+            self._roll_up(now, self._calls(now))
             budgets.warn(self.relay.pk)
             bump(topic(self.relay.pk), RELAYS)
 
@@ -168,8 +169,12 @@ class Ingest:
             },
         )
 
-    def _calls(self, now: datetime) -> None:
-        """New and grown calls, and what they add to the leg and the relay: the sums reconcile exactly."""
+    def _calls(self, now: datetime) -> dict[str, Any]:
+        """New and grown calls, and what they add to the leg and the relay: the sums reconcile exactly.
+
+        Returns the changes of the leg's sums.
+        """
+        rows: list[Call] = []
         added = dict.fromkeys(("input_tokens", "cache_read", "cache_write_5m", "cache_write_1h", "output_tokens"), 0)
         spend, unpriced, calls = Decimal(0), 0, 0
         for key in self.touched:
@@ -178,18 +183,21 @@ class Ingest:
             if call is None or before == call:
                 continue
             tokens = _tokens(call)
-            row = {
-                **tokens,
-                "turn": call.turn,
-                "model": call.model[:120],
-                "main": call.main,
-                "resident_tokens": usage.resident(call.buckets) if call.main else 0,
-                "cache_reported": call.cache_reported,
-                "cost": call.cost,
-                "scripted": call.model.startswith("scripted"),
-                "at": now,
-            }
-            Call.objects.update_or_create(key=f"{self.leg.trace}:{key}", defaults={"leg": self.leg, **row})
+            rows.append(
+                Call(
+                    leg=self.leg,
+                    key=f"{self.leg.trace}:{key}",
+                    turn=call.turn,
+                    model=call.model[:120],
+                    main=call.main,
+                    resident_tokens=usage.resident(call.buckets) if call.main else 0,
+                    cache_reported=call.cache_reported,
+                    cost=call.cost,
+                    scripted=call.model.startswith("scripted"),
+                    at=now,
+                    **tokens,
+                )
+            )
             was = _tokens(before) if before else {}
             for name, count in tokens.items():
                 added[name] += count - was.get(name, 0)
@@ -200,12 +208,9 @@ class Ingest:
         self.touched.clear()
         turns = self.view.turns - self.flushed_turns
         self.flushed_turns = self.view.turns
-        Leg.objects.filter(pk=self.leg.pk).update(
-            calls=F("calls") + calls,
-            spend=F("spend") + spend,
-            unpriced_calls=F("unpriced_calls") + unpriced,
-            **{name: F(name) + value for name, value in added.items()},
-        )
+        if rows:
+            # one statement, whatever their number
+            Call.objects.bulk_create(rows, update_conflicts=True, unique_fields=["key"], update_fields=CALL_COLUMNS)
         Relay.objects.filter(pk=self.relay.pk).update(
             turns_used=F("turns_used") + turns,
             output_used=F("output_used") + added["output_tokens"],
@@ -213,8 +218,10 @@ class Ingest:
             unpriced_calls=F("unpriced_calls") + unpriced,
             last_data_at=now,
         )
+        sums: dict[str, Any] = {"calls": calls, "spend": spend, "unpriced_calls": unpriced, **added}
+        return {name: F(name) + value for name, value in sums.items() if value}
 
-    def _roll_up(self, now: datetime) -> None:
+    def _roll_up(self, now: datetime, sums: dict[str, Any]) -> None:
         view = self.view
         Leg.objects.filter(pk=self.leg.pk).update(
             turns=view.turns,
@@ -230,6 +237,7 @@ class Ingest:
             model=view.model[:120],
             scripted=view.scripted,
             last_event_at=now,
+            **sums,
         )
 
 

@@ -51,6 +51,7 @@ class Measure:
         self.git = git.store(relay)
         self._counted: tuple[tuple[str, int], progress.Made] | None = None
         self.lost_host = ""  # set when the leg ran on a host that fell silent: its tree cannot be seen from here
+        self._starts: list[datetime] | None = None  # of the last hour: none is added while this leg runs
         self._lost: tuple[str, bool] | None = None  # (tip, whether earlier work is gone from it): asked once for a tip
 
     def warm(self) -> None:
@@ -137,7 +138,9 @@ class Measure:
         )
 
     def cap(self, now: datetime) -> rotation.CapVerdict:
-        return successor.cap(self.relay, self.policy, now)
+        if self._starts is None or not self.leg.started_at:
+            self._starts = successor.starts(self.relay, now)
+        return rotation.cap(self._starts, now, self.policy.rotations_per_hour)
 
     def green(self, tip: str) -> Green:
         if not self.policy.green:
