@@ -14,7 +14,6 @@ from relays.agents import process
 from relays.driver import places
 from relays.models import DriverClaim
 
-
 #: in SQL of our own: it is said some seventy times a leg, and to compose it costs six times as much as to carry it out
 _HOLD = "UPDATE relays_driverclaim SET heartbeat = %s WHERE relay_id = %s AND fence = %s"
 

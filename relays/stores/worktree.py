@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from relays.core.safepoint import TreeState
-from relays.stores import dirt, ownconfig, wip
+from relays.stores import dirt, loose, ownconfig, wip
 from relays.stores.base import StoreUnavailable
 from relays.stores.checkout import add_worktree, checkout_for_command, remove_worktree
 from relays.stores.git import GitStore
@@ -150,7 +150,11 @@ class WorkTree:
 
     def head(self) -> str:
         """The SHA that HEAD stands at. Raises StoreUnavailable before the first commit."""
-        sha = self.git(["rev-parse", "-q", "--verify", "HEAD"], ok=(0, 1)).out.decode("ascii", "replace").strip()
+        name = loose.head(self.git_dir)
+        sha = (loose.ref(common_dir(self.git_dir), name) if name else None) or ""
+        if not sha:
+            out = self.git(["rev-parse", "-q", "--verify", "HEAD"], ok=(0, 1)).out
+            sha = out.decode("ascii", "replace").strip()
         if not is_sha(sha):
             raise StoreUnavailable("the branch has no commit yet", where=str(self.path))
         return sha
@@ -182,8 +186,10 @@ class WorkTree:
 
     def branch(self) -> str | None:
         """The branch that is checked out, or None when HEAD is detached."""
-        name = text(self.git(["symbolic-ref", "-q", "HEAD"], ok=(0, 1)).out).strip()
-        return name.removeprefix("refs/heads/") or None
+        said = loose.head(self.git_dir)
+        if said is None:
+            said = text(self.git(["symbolic-ref", "-q", "HEAD"], ok=(0, 1)).out).strip()
+        return said.removeprefix("refs/heads/") or None
 
     def state(self, parked: bool = False) -> TreeState:
         """The tree now. Never raises: one that cannot be read is `known=False`, and `dirty` has the line that says why.
@@ -205,7 +211,8 @@ class WorkTree:
 
     def operation(self) -> str:
         """What git is in the middle of, or ""; `index.lock` is somebody's running command (or its remains)."""
-        return next((name for entry, name in _UNDER_WAY if os.path.lexists(self.git_dir / entry)), "")
+        git_dir = self.git_dir
+        return next((name for entry, name in _UNDER_WAY if os.path.lexists(git_dir / entry)), "")
 
     def stash_count(self) -> int:
         """How many stashes were made on the branch that is checked out here (the list is one for all work trees).
