@@ -92,20 +92,24 @@ class Attached:
             self.agent.trim_log()
 
     def end(self, grace: float, late: Callable[[list[bytes]], None]) -> None:
+        """End the agent as `stop` does, and write down how it exited. Raises StillAlive."""
+        if (code := self.stop(grace, late)) is not None:
+            with transaction.atomic():
+                self.claim.hold()
+                Leg.objects.filter(pk=self.leg.pk).update(exit_code=code)
+
+    def stop(self, grace: float, late: Callable[[list[bytes]], None]) -> int | None:
         """Wait up to `grace` seconds for the exit of an agent that was told `stop`, then end its whole tree.
 
-        `late` takes the lines that it still says meanwhile. Raises StillAlive.
+        `late` takes the lines that it still says meanwhile. Returns the exit code where it is known. Raises StillAlive.
         """
         if self.agent is None:
-            return
+            return None
         deadline = time.monotonic() + grace
         while self.told_stop and self.agent.poll() is None and time.monotonic() < deadline:
             late(self.read(0.05))
         self.agent.kill_tree()
-        if (code := self.agent.poll()) is not None:
-            with transaction.atomic():
-                self.claim.hold()
-                Leg.objects.filter(pk=self.leg.pk).update(exit_code=code)
+        return self.agent.poll()
 
     def let_go(self, *, leave: bool = False) -> None:
         """Close the line and end what still lives; `leave`: one that outlives us is left to the next supervisor."""

@@ -12,7 +12,7 @@ from relays.driver import would
 from relays.driver.changes import RELAYS, bump, topic
 from relays.driver.claim import Claim
 from relays.driver.measure import Measure, Measured, keep_verdicts
-from relays.models import Boundary, Leg, Relay
+from relays.models import Boundary, Leg, LegState, Relay
 
 LINES_KEPT = 50
 
@@ -23,6 +23,11 @@ class Boundaries:
     def __init__(self, relay: Relay, leg: Leg, claim: Claim, measure: Measure) -> None:
         self.relay, self.leg, self.claim, self.measure = relay, leg, claim, measure
         self.last_tip = ""
+        # what is stored of this leg, by nobody else: (boundaries, the last one's seq), and whether any verdict may be;
+        # of a leg that was started before it is not known
+        fresh = leg.state == LegState.PENDING
+        self.stored: tuple[int, int] | None = (0, -1) if fresh else None
+        self.judged = not fresh
 
     def judge(self, seq: int, now: datetime, *, draining: str, drain_over: bool) -> BoundaryDecision:
         """Decide one boundary and write it down in one transaction; the caller carries the decision out."""
@@ -73,9 +78,9 @@ class Boundaries:
         told: str | None = None
         with transaction.atomic():
             self.claim.hold(now)
-            before = Boundary.objects.filter(leg=self.leg).aggregate(count=Count("pk"), last=Max("seq"))
+            count, last = self.stored or self._stored()
             kept = {
-                "number": before["count"],
+                "number": count,
                 "turn": view.turns,
                 "at": now,
                 "resident_tokens": view.resident,
@@ -96,7 +101,7 @@ class Boundaries:
                     "would": advised,
                 },
             }
-            if before["last"] is None or seq > before["last"]:
+            if seq > last:
                 row = Boundary.objects.create(leg=self.leg, seq=seq, **kept)
             else:  # one that was asked before keeps its first record
                 row, _ = Boundary.objects.get_or_create(leg=self.leg, seq=seq, defaults=kept)
@@ -105,10 +110,17 @@ class Boundaries:
             if view.final and decision.step is Step.WIND_DOWN and not self.leg.told_hold:
                 told = decision.hold or ""
                 Leg.objects.filter(pk=self.leg.pk).update(told_hold=told)
-            keep_verdicts(self.leg, measured.gate)
+            if measured.gate.facts or self.judged:
+                keep_verdicts(self.leg, measured.gate)
             bump(topic(self.relay.pk), RELAYS)
+        self.stored = (count + 1, seq) if seq > last else None
+        self.judged = bool(measured.gate.facts)
         if told is not None:
             self.leg.told_hold = told
+
+    def _stored(self) -> tuple[int, int]:
+        found = Boundary.objects.filter(leg=self.leg).aggregate(count=Count("pk"), last=Max("seq"))
+        return found["count"], -1 if found["last"] is None else found["last"]
 
 
 def _numbers(use: rotation.AxisUse) -> list[float]:

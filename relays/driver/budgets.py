@@ -3,7 +3,8 @@
 rules.md: "Every leg debits; what is left goes to the successor: a spent budget stays spent."
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from relays.core import budget
@@ -25,8 +26,22 @@ SPENT = (
 )
 
 
+_last: tuple[Mapping[str, Any], Policy] | None = None  # the snapshot that was read last, and what it says
+
+
 def policy_of(relay: Relay) -> Policy:
-    return from_snapshot(relay.policy)
+    """Raises PolicyError. Read anew only where it is another than the last one: a supervisor asks for its relay's."""
+    global _last
+    known = _last
+    if known is None or known[0] != relay.policy:
+        known = _last = deepcopy(relay.policy), from_snapshot(relay.policy)
+    return known[1]
+
+
+def limited(relay: Relay) -> bool:
+    """Whether there is any limit that could be warned of."""
+    envelope = policy_of(relay).envelope
+    return any(getattr(envelope, axis) is not None for axis in budget.STOP_REASONS)
 
 
 def rearm(relay: Relay) -> dict[str, Any]:

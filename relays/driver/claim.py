@@ -41,8 +41,12 @@ class Claim:
         if not held:
             raise LostClaim(f"{self.relay_id}: fence {self.fence} is old")
 
-    def release(self) -> None:
-        DriverClaim.objects.filter(relay_id=self.relay_id, fence=self.fence).update(holder="", pid=0, pid_started=0)
+    def release(self, *, next_at_once: bool = False) -> None:
+        """Give it back; `next_at_once`: the next supervisor may be started without the grace of the last start."""
+        now_free: dict[str, None] = {"spawned_at": None} if next_at_once else {}
+        DriverClaim.objects.filter(relay_id=self.relay_id, fence=self.fence).update(
+            holder="", pid=0, pid_started=0, **now_free
+        )
 
 
 @contextmanager

@@ -32,6 +32,7 @@ class Ingest:
         self.waiting: list[tuple[CoreEvent, datetime]] = []
         self.flushed_calls: dict[str, CallView] = {}
         self.flushed_turns = 0
+        self.rolled: dict[str, Any] = {}  # the leg's columns as the last flush wrote them
         self.heard = Heard(leg.number)
         self.refused = False  # of the last event that was not taken: it was no replay
         self.touched: set[str] = set()  # message ids whose call grew since the last flush
@@ -80,7 +81,8 @@ class Ingest:
             for event, at in batch:
                 self._project(event, at)
             self._roll_up(now, self._calls(now))
-            budgets.warn(self.relay.pk)
+            if budgets.limited(self.relay):  # as it was last polled: a new limit counts from then on
+                budgets.warn(self.relay.pk)
             bump(topic(self.relay.pk), RELAYS)
 
     def _project(self, event: CoreEvent, at: datetime) -> None:
@@ -211,34 +213,38 @@ class Ingest:
         if rows:
             # one statement, whatever their number
             Call.objects.bulk_create(rows, update_conflicts=True, unique_fields=["key"], update_fields=CALL_COLUMNS)
+        debits: dict[str, Any] = {
+            "turns_used": turns,
+            "output_used": added["output_tokens"],
+            "spend_used": spend,
+            "unpriced_calls": unpriced,
+        }
         Relay.objects.filter(pk=self.relay.pk).update(
-            turns_used=F("turns_used") + turns,
-            output_used=F("output_used") + added["output_tokens"],
-            spend_used=F("spend_used") + spend,
-            unpriced_calls=F("unpriced_calls") + unpriced,
-            last_data_at=now,
+            last_data_at=now, **{name: F(name) + value for name, value in debits.items() if value}
         )
         sums: dict[str, Any] = {"calls": calls, "spend": spend, "unpriced_calls": unpriced, **added}
         return {name: F(name) + value for name, value in sums.items() if value}
 
     def _roll_up(self, now: datetime, sums: dict[str, Any]) -> None:
         view = self.view
-        Leg.objects.filter(pk=self.leg.pk).update(
-            turns=view.turns,
-            resident_tokens=view.resident,
-            peak_tokens=view.peak,
-            peak_turn=view.peak_turn,
-            last_growth=view.last_growth,
-            largest_result=view.largest_result,
-            tool_calls=view.tool_calls,
-            tool_errors=view.tool_errors,
-            fullness={str(tenth): counts for tenth, counts in sorted(view.fullness.items())},
-            unknown_events=view.unknown_events,
-            model=view.model[:120],
-            scripted=view.scripted,
-            last_event_at=now,
-            **sums,
-        )
+        rolled: dict[str, Any] = {
+            "turns": view.turns,
+            "resident_tokens": view.resident,
+            "peak_tokens": view.peak,
+            "peak_turn": view.peak_turn,
+            "last_growth": view.last_growth,
+            "largest_result": view.largest_result,
+            "tool_calls": view.tool_calls,
+            "tool_errors": view.tool_errors,
+            "fullness": {str(tenth): list(counts) for tenth, counts in sorted(view.fullness.items())},
+            "unknown_events": view.unknown_events,
+            "model": view.model[:120],
+            "scripted": view.scripted,
+        }
+        # nobody else writes these: what is as it was last written costs nothing
+        changed = {name: value for name, value in rolled.items() if self.rolled.get(name, ...) != value}
+        Leg.objects.filter(pk=self.leg.pk).update(last_event_at=now, **changed, **sums)
+        self.rolled = rolled
 
 
 def _tokens(call: CallView) -> dict[str, int]:

@@ -58,7 +58,8 @@ class Measure:
         """Ask now, while the agent works, what is asked once a leg; what fails is asked again where it counts."""
         with contextlib.suppress(StoreUnavailable):
             self.git.reached(reload.stores_for(self.relay, self.git).tip, ())
-        self.worktree.state()
+            self.worktree.entries()
+        self.cap(timezone.now())
 
     def look(self, *, statement_required: bool, candidates: tuple[str, ...] | None = None) -> Measured:
         """Tree as the agent left it, every backing pointer, done_when at the tip."""
@@ -171,7 +172,7 @@ class Measure:
         known = (measured.tip, self.view.last_seq)
         if self._counted is None or self._counted[0] != known:
             try:
-                self._counted = known, progress.of_leg(self.relay, self.leg, measured.stores)
+                self._counted = known, progress.of_leg(self.relay, self.leg, measured.stores, self.worktree)
             except StoreUnavailable:
                 return None
         return self._counted[1]

@@ -4,6 +4,7 @@ Nothing but the start is saved. Each leg takes the kernel lock and a fence of it
 two legs leaves what one leaves that was never started: a pending leg, which `reconcile` finds.
 """
 
+import gc
 import os
 import signal
 import sys
@@ -62,6 +63,7 @@ def drive(leg_pk: int, say: Callable[[int, str], None]) -> None:
     point, and no further one starts, at whatever moment it comes.
     """
     host = Onward(leg_pk)
+    gc.freeze()  # what is loaded stays: looking through it would make an agent wait
     before = signal.signal(signal.SIGTERM, host.on_term)
     try:
         following: int | None = leg_pk

@@ -6,12 +6,12 @@ from typing import Any
 
 from relays.core import progress
 from relays.core.pointers import Pointer, PointerError, Verdict, parse_pointer
-from relays.driver import git
 from relays.models import Counted, LedgerRow, Leg, Relay
 from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
 from relays.stores.git import CommitRecord, GitStore
 from relays.stores.issues import IssueFile
+from relays.stores.worktree import WorkTree
 
 BATCH = 500  # values of one look-up: databases bound the number of parameters
 COMPARED = 1000  # commits whose changes are compared at a boundary
@@ -28,11 +28,11 @@ class Made:
     rows: tuple[str, ...]
 
 
-def of_leg(relay: Relay, leg: Leg, stores: Stores) -> Made:
+def of_leg(relay: Relay, leg: Leg, stores: Stores, worktree: WorkTree) -> Made:
     """Judge the leg's work between its cursor and the tip. Raises StoreUnavailable."""
     cursor = leg.cursor_sha or relay.start_sha
     records = stores.git.commits_between(cursor, stores.tip)
-    created = set(git.tree(relay).created_shas(leg.reflog_lines))
+    created = set(worktree.created_shas(leg.reflog_lines))
     facts = [
         progress.CommitFact(
             sha=record.sha,

@@ -4,7 +4,7 @@ import logging
 
 from django.db import DatabaseError, transaction
 
-from relays.driver import advance, budgets, spawn
+from relays.driver import advance, budgets
 from relays.driver.changes import RELAYS, bump, fenced, topic
 from relays.driver.claim import AlreadyDriven, Claim, LostClaim, kernel_lock, take
 from relays.driver.supervised import Host
@@ -28,14 +28,13 @@ def supervise(leg_pk: int, host: Host | None = None) -> str:
     policy = budgets.policy_of(leg.relay)
     try:
         with kernel_lock(leg.relay_id):
-            claim = take(leg.relay_id, policy.host_patience)
+            claim, well = take(leg.relay_id, policy.host_patience), False
             try:
                 leg.refresh_from_db()
                 supervisor = Supervisor(leg, claim, host)
                 with fenced(claim.hold):
                     said = supervisor.run()
-                # after a failure the grace of a spawn stays: what fails at once is not tried in a hot loop
-                spawn.forget_spawn(leg.relay_id)
+                well = True
             except (AlreadyDriven, LostClaim):
                 raise
             except Exception as error:
@@ -43,7 +42,7 @@ def supervise(leg_pk: int, host: Host | None = None) -> str:
                 _say_why(claim, f"the supervisor failed and is started again: {type(error).__name__}: {error}")
                 raise
             finally:
-                _release(claim)
+                _release(claim, well)
         if not (supervisor.drain.shutdown or (host is not None and host.down)):
             # what a bell would lead to, without the way over the broker; reconcile finds it if we die before
             advance.advance(leg.relay_id, host.start if host is not None else None)
@@ -69,9 +68,10 @@ def _say_why(claim: Claim, why: str) -> None:
         log.error("%s: %s (and it could not be written down: %s)", claim.relay_id, plain(why), error)
 
 
-def _release(claim: Claim) -> None:
+def _release(claim: Claim, well: bool) -> None:
     """A claim that cannot be given back is taken over all the same: its holder's process is gone then."""
     try:
-        claim.release()
+        # after a failure the grace of a spawn stays: what fails at once is not tried in a hot loop
+        claim.release(next_at_once=well)
     except DatabaseError as error:
         log.error("%s: the claim could not be given back: %s", claim.relay_id, error)

@@ -147,11 +147,13 @@ class Supervised:
         return self._finish(judged)
 
     def _finish(self, judged: Judged) -> str:
-        self.line.end(STOP_GRACE, self._late_lines)
+        code = self.line.stop(STOP_GRACE, self._late_lines)
         self._keep_last_words()
         now = timezone.now()
         with transaction.atomic():
             self.claim.hold(now)
+            if code is not None:
+                Leg.objects.filter(pk=self.leg.pk).update(exit_code=code)
             charge_wall(self.relay.pk, self.leg.pk, min(now, self._died_at(now)), self.leg.charged_until)
         judged = self.ending.again(judged, now)
         status = self.ending.close(judged)

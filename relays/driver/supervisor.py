@@ -91,12 +91,15 @@ class Supervisor(Supervised):
         if self.relay.status != RelayStatus.READY:
             return f"{self.leg}: relay is {self.relay.status}"
         now = timezone.now()
-        with transaction.atomic():
-            self.claim.hold(now)
-            done = asked.carry_out(self.relay.pk, now)
-        if done:
-            return f"{self.leg}: not started; relay {done}"
-        ready = Prepare(self.relay, self.leg, self.claim, self.policy, self.commands).run()
+        if self.relay.park or self.relay.stop:  # as it was just read; what is asked for later the start itself finds
+            with transaction.atomic():
+                self.claim.hold(now)
+                done = asked.carry_out(self.relay.pk, now)
+            if done:
+                return f"{self.leg}: not started; relay {done}"
+        ready = Prepare(
+            self.relay, self.leg, self.claim, self.policy, self.commands, self.measure.git, self.measure.worktree
+        ).run()
         try:
             self._launch(ready)
             first = self._wait_for_first_event()
@@ -223,6 +226,7 @@ class Supervisor(Supervised):
         if event.kind == "boundary":
             self.asked = True
             self.after_boundary = 0
+            self.measure.worktree.foresee()  # beside what the database writes: the agent waits and changes nothing
             self.ingest.flush(now)
             return self._boundary(event.seq, now)
         return ""

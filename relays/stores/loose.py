@@ -48,14 +48,14 @@ def ref(git_dir: Path, name: str) -> str | None:
     """The SHA of a ref that has a file of its own, which git too takes before any other."""
     if not name.startswith(_OWN_FILE):
         return None
-    raw = _read(git_dir / name, 200)
+    raw = read(git_dir / name, 200)
     found = _REF.fullmatch(raw) if raw is not None else None
     return found[1].decode("ascii") if found is not None and found[1].strip(b"0") else None
 
 
 def head(git_dir: Path) -> str | None:
     """The branch that a work tree's HEAD names, as a full ref name; None where there is none, or only git can tell."""
-    found = _HEAD.fullmatch(_read(git_dir / "HEAD", 4096) or b"")
+    found = _HEAD.fullmatch(read(git_dir / "HEAD", 4096) or b"")
     try:
         return need_ref(found[1].decode()) if found is not None else None
     except (BadName, UnicodeDecodeError):
@@ -161,7 +161,7 @@ def _entries(store: Path, sha: str) -> list[tuple[bytes, bytes, str]] | None:
 
 def _object(store: Path, sha: str, kind: bytes) -> bytes | None:
     """The content of a loose object of that kind, proven by its name."""
-    raw = _read(store / sha[:2] / sha[2:], OBJECT_BYTES)
+    raw = read(store / sha[:2] / sha[2:], OBJECT_BYTES)
     if raw is None:
         return None
     try:
@@ -176,7 +176,7 @@ def _object(store: Path, sha: str, kind: bytes) -> bytes | None:
     return body if named.hexdigest() == sha and head == kind + b" %d" % len(body) else None
 
 
-def _read(path: Path, limit: int) -> bytes | None:
+def read(path: Path, limit: int) -> bytes | None:
     """The bytes of a regular file that is no link, None where there is none or it is larger; never waits."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | os.O_NOFOLLOW)

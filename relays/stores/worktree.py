@@ -17,7 +17,7 @@ from relays.stores import dirt, loose, ownconfig, wip
 from relays.stores.base import StoreUnavailable
 from relays.stores.checkout import add_worktree, checkout_for_command, remove_worktree
 from relays.stores.git import GitStore
-from relays.stores.gitrun import TIMEOUT, GitResult, Sink, is_sha, plain, run, text
+from relays.stores.gitrun import TIMEOUT, Begun, GitResult, Sink, begin, is_sha, plain, run, text
 from relays.stores.plainfile import common_dir, no_traps, read_plain
 
 __all__ = ["ReflogEntry", "WorkTree", "add_worktree", "checkout_for_command", "remove_worktree"]
@@ -68,6 +68,8 @@ class WorkTree:
         self._git_dir: Path | None = None
         self._link: tuple[int, ...] = ()
         self._config: tuple[tuple[object, ...], str] | None = None
+        self._ours = ownconfig.Instead()
+        self._foreseen: Begun | None = None
         self._entries: tuple[tuple[int, ...], dirt.Entries] | None = None
 
     @property
@@ -113,15 +115,26 @@ class WorkTree:
         sink: Sink | None = None,
     ) -> GitResult:
         """Run git in the work tree, with the user's own config; of the repository's, nothing that runs a program."""
+        return self.begin(args, stdin=stdin, env=env).result(ok=ok, timeout=timeout, sink=sink)
+
+    def begin(self, args: Sequence[str], *, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> Begun:
+        """Start git as `git` runs it, and leave the answer for later."""
         git_dir = self.git_dir
         no_traps(self.path)
         # named by us: a `core.worktree` in the repository's own config would aim these commands at another folder
         here = [f"--work-tree={self._root()}", *args]
-        with ownconfig.instead(git_dir, common_dir(git_dir), self._settings(git_dir)) as ours:
-            around = {**ours, **(env or {})}
-            return run(
-                here, cwd=self.path, stdin=stdin, env=around, ok=ok, timeout=timeout, user_config=True, sink=sink
-            )
+        around = {**self._ours.env(git_dir, common_dir(git_dir), self._settings(git_dir)), **(env or {})}
+        return begin(here, cwd=self.path, stdin=stdin, env=around, user_config=True)
+
+    def foresee(self) -> None:
+        """Start what the next `state` asks first, so that it runs beside whatever is done until then. Never raises.
+
+        Only where nobody changes the tree in between.
+        """
+        try:
+            self._foreseen = self.begin(dirt.STATUS)
+        except StoreUnavailable:
+            self._foreseen = None
 
     def _settings(self, git_dir: Path) -> str:
         """Our config for this repository, made again when its own has changed."""
@@ -198,9 +211,10 @@ class WorkTree:
         all but what lies inside another repository (a submodule, or a repository made inside this one), what is no
         file, link or folder, and files that are too large.
         """
+        foreseen, self._foreseen = self._foreseen, None
         try:
             operation = self.operation()
-            found = dirt.scan(self)
+            found = dirt.scan(self, foreseen)
         except StoreUnavailable as error:
             return TreeState(dirty=(plain(error.evidence),), known=False)
         dirty = tuple(one.path for one in found)
@@ -212,7 +226,7 @@ class WorkTree:
     def operation(self) -> str:
         """What git is in the middle of, or ""; `index.lock` is somebody's running command (or its remains)."""
         git_dir = self.git_dir
-        return next((name for entry, name in _UNDER_WAY if os.path.lexists(git_dir / entry)), "")
+        return next((name for entry, name in _UNDER_WAY if os.path.lexists(f"{git_dir}/{entry}")), "")
 
     def stash_count(self) -> int:
         """How many stashes were made on the branch that is checked out here (the list is one for all work trees).

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from relays.driver import reload
-from relays.driver.boundaries import Boundaries
+from relays.driver.attached import Attached
 from relays.driver.measure import Measure
+from relays.driver.supervisor import Supervisor
 from relays.stores.base import StoreUnavailable
 from relays.stores.gitrun import counting
 from tests.driver.course import boundary, commit, player, turn
@@ -20,15 +21,21 @@ from tests.driver.course import boundary, commit, player, turn
 def asked(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[str]]]:
     """For each boundary in turn, the git words that were asked at it."""
     found: list[list[str]] = []
-    judge = Boundaries.judge
+    take, answer = Supervisor._line, Attached.answer
+    asked: list[list[Any]] = []
 
-    def judged(self: Any, *args: Any, **values: Any) -> Any:
+    def taken(self: Any, line: bytes) -> str:
         with counting() as seen:
-            decision = judge(self, *args, **values)
-        found.append([next(word for word in one if not word.startswith("-") and "=" not in word) for one in seen])
-        return decision
+            asked[:] = [seen]
+            return take(self, line)
 
-    monkeypatch.setattr(Boundaries, "judge", judged)
+    def answered(self: Any, line: str) -> None:
+        (seen,) = asked
+        found.append([next(word for word in one if not word.startswith("-") and "=" not in word) for one in seen])
+        answer(self, line)
+
+    monkeypatch.setattr(Supervisor, "_line", taken)
+    monkeypatch.setattr(Attached, "answer", answered)
     return lambda: found
 
 

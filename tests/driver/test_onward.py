@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from relays.driver import onward, spawn
+from relays.driver.claim import Claim
 from relays.models import DriverClaim, LegState, RelayStatus
 from tests.driver.course import Course
 
@@ -66,13 +67,13 @@ def test_asked_before_a_successor_is_looked_for_none_starts(
     course: Start, started: Started, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     relay = course(**ONE_A_LEG)
-    forget = spawn.forget_spawn
+    release = Claim.release
 
-    def asked(relay_id: str) -> None:
-        forget(relay_id)
+    def asked(claim: Claim, **values: Any) -> None:
+        release(claim, **values)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(spawn, "forget_spawn", asked)
+    monkeypatch.setattr(Claim, "release", asked)
     assert len(drive(relay)) == 1 and started == []
     assert relay.relay.status == RelayStatus.READY
 
