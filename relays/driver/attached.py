@@ -91,17 +91,11 @@ class Attached:
         if isinstance(self.agent, OutlivingAgent):
             self.agent.trim_log()
 
-    def end(self, grace: float, late: Callable[[list[bytes]], None]) -> None:
-        """End the agent as `stop` does, and write down how it exited. Raises StillAlive."""
-        if (code := self.stop(grace, late)) is not None:
-            with transaction.atomic():
-                self.claim.hold()
-                Leg.objects.filter(pk=self.leg.pk).update(exit_code=code)
-
-    def stop(self, grace: float, late: Callable[[list[bytes]], None]) -> int | None:
+    def end(self, grace: float, late: Callable[[list[bytes]], None], keep: bool = True) -> int | None:
         """Wait up to `grace` seconds for the exit of an agent that was told `stop`, then end its whole tree.
 
-        `late` takes the lines that it still says meanwhile. Returns the exit code where it is known. Raises StillAlive.
+        `late` takes the lines that it still says meanwhile. Returns how it exited, where that is known; `keep` False
+        leaves it to the caller to write that down. Raises StillAlive.
         """
         if self.agent is None:
             return None
@@ -109,7 +103,12 @@ class Attached:
         while self.told_stop and self.agent.poll() is None and time.monotonic() < deadline:
             late(self.read(0.05))
         self.agent.kill_tree()
-        return self.agent.poll()
+        code = self.agent.poll()
+        if code is not None and keep:
+            with transaction.atomic():
+                self.claim.hold()
+                Leg.objects.filter(pk=self.leg.pk).update(exit_code=code)
+        return code
 
     def let_go(self, *, leave: bool = False) -> None:
         """Close the line and end what still lives; `leave`: one that outlives us is left to the next supervisor."""

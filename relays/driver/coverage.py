@@ -1,23 +1,38 @@
 """How much of what a leg durably made its successor reaches from the baton: judged at the reload, beside fidelity."""
 
+from collections.abc import Mapping
+
+from django.db import transaction
+
 from relays.core import coverage
 from relays.core.coverage import Coverage
 from relays.core.pointers import Kind, Pointer, PointerError, Verdict, parse_pointer
 from relays.core.reload import pointers_of
 from relays.driver import rebaton
+from relays.driver.claim import Claim
 from relays.driver.reload import Reloaded
 from relays.models import Baton, Fact, LedgerRow, Leg, Promotion
 from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
 
 
-def columns(row: Baton, reloaded: Reloaded) -> dict[str, int]:
-    """The two numbers of the leg that wrote this baton, by column; none where a store did not answer."""
+def keep(row: Baton, reloaded: Reloaded, claim: Claim, beside: Mapping[str, int] | None = None) -> None:
+    """Judge the leg that wrote this baton and keep the two numbers beside it; nothing where a store did not answer.
+
+    `beside`: columns of that leg that are kept with them either way. Raises LostClaim.
+    """
+    columns = dict(beside or {})
     try:
         found = judge(row, reloaded)
     except StoreUnavailable:
-        return {}
-    return {} if found is None else {"coverage_made": found.made, "coverage_reached": found.reached}
+        found = None
+    if found is not None:
+        columns |= {"coverage_made": found.made, "coverage_reached": found.reached}
+    if not columns:
+        return
+    with transaction.atomic():
+        claim.hold()
+        Leg.objects.filter(pk=row.leg_id).update(**columns)
 
 
 def judge(row: Baton, reloaded: Reloaded) -> Coverage | None:

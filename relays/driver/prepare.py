@@ -196,15 +196,12 @@ class Prepare:
         if Baton.objects.filter(leg=row.leg_id, why="stale").exists():
             return  # a baton that was rebuilt speaks for the store, not for the leg: its first verdict stands
         score = fidelity.score([check.verdict for check in reloaded.ladder.checks if check.pointer])
-        covered = coverage.columns(row, reloaded)
-        with transaction.atomic():
-            self.claim.hold()
-            Leg.objects.filter(pk=row.leg_id).update(
-                fidelity_verified=score.verified,
-                fidelity_dangling=score.dangling,
-                fidelity_unknown=score.unknown,
-                **covered,
-            )
+        fidelities = {
+            "fidelity_verified": score.verified,
+            "fidelity_dangling": score.dangling,
+            "fidelity_unknown": score.unknown,
+        }
+        coverage.keep(row, reloaded, self.claim, fidelities)
 
     def _held_by_another(self) -> None:
         with transaction.atomic():

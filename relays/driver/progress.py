@@ -6,6 +6,7 @@ from typing import Any
 
 from relays.core import progress
 from relays.core.pointers import Pointer, PointerError, Verdict, parse_pointer
+from relays.driver import git
 from relays.models import Counted, LedgerRow, Leg, Relay
 from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
@@ -28,11 +29,14 @@ class Made:
     rows: tuple[str, ...]
 
 
-def of_leg(relay: Relay, leg: Leg, stores: Stores, worktree: WorkTree) -> Made:
-    """Judge the leg's work between its cursor and the tip. Raises StoreUnavailable."""
+def of_leg(relay: Relay, leg: Leg, stores: Stores, worktree: WorkTree | None = None) -> Made:
+    """Judge the leg's work between its cursor and the tip. Raises StoreUnavailable.
+
+    `worktree`: the relay's, where one is open already.
+    """
     cursor = leg.cursor_sha or relay.start_sha
     records = stores.git.commits_between(cursor, stores.tip)
-    created = set(worktree.created_shas(leg.reflog_lines))
+    created = set((worktree or git.tree(relay)).created_shas(leg.reflog_lines))
     facts = [
         progress.CommitFact(
             sha=record.sha,

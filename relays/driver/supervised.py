@@ -147,7 +147,7 @@ class Supervised:
         return self._finish(judged)
 
     def _finish(self, judged: Judged) -> str:
-        code = self.line.stop(STOP_GRACE, self._late_lines)
+        code = self.line.end(STOP_GRACE, self._late_lines, False)
         self._keep_last_words()
         now = timezone.now()
         with transaction.atomic():

@@ -61,6 +61,7 @@ class Supervisor(Supervised):
             raise
         finally:
             self.commands.close()
+            self.measure.worktree.forget()
             self.line.let_go(leave=leave)
             signal.signal(signal.SIGTERM, before)
 

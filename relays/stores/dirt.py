@@ -117,10 +117,18 @@ def _look(root: bytes, raw: bytes, inside: bool, hidden: bool = False) -> Dirt:
     return Dirt(raw, inside, odd, there.st_size if stat.S_ISREG(mode) else 0, hidden)
 
 
-def entries(tree: "WorkTree") -> Entries:
-    """The index, read once: other repositories in it, and entries marked assume-unchanged or skip-worktree."""
+def index_args(tree: "WorkTree") -> list[str]:
+    """What `entries` asks git."""
+    return ["-C", str(tree.top()), "ls-files", "-v", "--stage", "-z"]
+
+
+def entries(tree: "WorkTree", foreseen: Begun | None = None) -> Entries:
+    """The index, read once: other repositories in it, and entries marked assume-unchanged or skip-worktree.
+
+    `foreseen`: a process that was begun before.
+    """
     sink = Capped(INDEX_BYTES)
-    tree.git(["-C", str(tree.top()), "ls-files", "-v", "--stage", "-z"], sink=sink)
+    (foreseen or tree.begin(index_args(tree))).result(sink=sink)
     if sink.full:
         raise StoreUnavailable("the index is too large to be looked through", where=str(tree.path))
     places: list[bytes] = []

@@ -151,15 +151,26 @@ def begin(
 
 
 class Begun:
-    """A git process that was started. Its answer is asked for once."""
+    """A git process that was started. Its answer is asked for once, or it is dropped."""
 
     def __init__(self, started: Git.AutoInterrupt, cwd: Path) -> None:
-        self._started = started  # ends the process when it is dropped
+        self._started = started
         self._cwd = cwd
+        self._asked = False
+        self.began = time.monotonic()
+
+    def drop(self) -> None:
+        """End it: nobody asks for its answer. Safe to repeat."""
+        if not self._asked and self._started.proc is not None:
+            self._asked = True
+            _kill(cast("subprocess.Popen[bytes]", self._started.proc))
+
+    __del__ = drop
 
     def result(self, *, timeout: float = TIMEOUT, ok: Collection[int] = (0,), sink: Sink | None = None) -> GitResult:
         """What it said, as `run` promises; `timeout` counts from now."""
         process = cast("subprocess.Popen[bytes]", self._started.proc)
+        self._asked = True
         try:
             if sink is None:
                 code, out, err = _answer(process, timeout)

@@ -7,6 +7,7 @@ user, with the user's git config as the agent's git reads it; of the repository'
 import os
 import re
 import stat
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +52,7 @@ class ReflogEntry:
     message: str
 
 
+FORESEEN: Final = 1.0  # seconds that a look which was begun before is taken for one of now
 REFLOG_BYTES: Final = 64 << 20  # some 350,000 moves of HEAD
 _NAME_BYTES: Final = 1 << 16  # of a file that holds one path
 
@@ -70,6 +72,7 @@ class WorkTree:
         self._config: tuple[tuple[object, ...], str] | None = None
         self._ours = ownconfig.Instead()
         self._foreseen: Begun | None = None
+        self._foreseen_index: tuple[tuple[int, ...], Begun] | None = None
         self._entries: tuple[tuple[int, ...], dirt.Entries] | None = None
 
     @property
@@ -127,14 +130,26 @@ class WorkTree:
         return begin(here, cwd=self.path, stdin=stdin, env=around, user_config=True)
 
     def foresee(self) -> None:
-        """Start what the next `state` asks first, so that it runs beside whatever is done until then. Never raises.
+        """Start what the next `state` asks, so that it runs beside whatever is done until then. Never raises.
 
-        Only where nobody changes the tree in between.
+        For a caller to whom the tree is the same now and then; what began longer than FORESEEN ago is asked anew.
         """
+        self.forget()
         try:
+            index = _identity(self.git_dir / "index")
+            if self._entries is None or not index or self._entries[0] != index:
+                self._foreseen_index = index, self.begin(dirt.index_args(self))
             self._foreseen = self.begin(dirt.STATUS)
         except StoreUnavailable:
-            self._foreseen = None
+            self.forget()
+
+    def forget(self) -> None:
+        """End what `foresee` began and nobody asked for."""
+        begun = [self._foreseen, self._foreseen_index and self._foreseen_index[1]]
+        self._foreseen = self._foreseen_index = None
+        for one in begun:
+            if one is not None:
+                one.drop()
 
     def _settings(self, git_dir: Path) -> str:
         """Our config for this repository, made again when its own has changed."""
@@ -155,8 +170,10 @@ class WorkTree:
     def entries(self) -> dirt.Entries:
         """What the index says of other repositories and of entries that git does not look at; read when it changed."""
         index = _identity(self.git_dir / "index")
+        foreseen, self._foreseen_index = self._foreseen_index, None
         if self._entries is None or not index or self._entries[0] != index:
-            self._entries = index, dirt.entries(self)
+            begun = foreseen[1] if foreseen is not None and foreseen[0] == index else None
+            self._entries = index, dirt.entries(self, begun)
         return self._entries[1]
 
     # what it looks like -------------------------------------------------------------------------------------------
@@ -211,12 +228,18 @@ class WorkTree:
         all but what lies inside another repository (a submodule, or a repository made inside this one), what is no
         file, link or folder, and files that are too large.
         """
+        if self._foreseen is not None and time.monotonic() - self._foreseen.began > FORESEEN:
+            self.forget()
         foreseen, self._foreseen = self._foreseen, None
         try:
             operation = self.operation()
             found = dirt.scan(self, foreseen)
         except StoreUnavailable as error:
             return TreeState(dirty=(plain(error.evidence),), known=False)
+        finally:
+            self.forget()
+            if foreseen is not None:
+                foreseen.drop()
         dirty = tuple(one.path for one in found)
         whole = tuple(one.path for one in found if one.whole)
         if not parked:
