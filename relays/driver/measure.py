@@ -66,11 +66,13 @@ class Measure:
         view = self.view
         stores: Stores | None = None
         why = ""
-        tree = self.worktree.state(view.tree_parked)
+        self.worktree.foresee()  # git looks at the tree while the stores are opened and asked about done_when
         try:
             stores = reload.stores_for(self.relay, self.git)
         except StoreUnavailable as error:
             why = error.evidence
+        done = reload.judge_done(self.relay, stores) if stores is not None else None
+        tree = self.worktree.state(view.tree_parked)
         if self.lost_host:
             # "its leg closes at the last recorded tip, tree unknown": what lies here is not what the agent left there
             tree = TreeState(dirty=(f"the tree on {self.lost_host} cannot be seen from here",), known=False)
@@ -82,7 +84,6 @@ class Measure:
         gate = externalize.gate(
             facts, answers, statement_required=statement_required, statement_holds=view.externalized
         )
-        done = reload.judge_done(self.relay, stores) if stores is not None else None
         tip = stores.tip if stores is not None else self.leg.end_sha
         if self.lost_host:
             tip = self._recorded_tip() or tip

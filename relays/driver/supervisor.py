@@ -227,7 +227,6 @@ class Supervisor(Supervised):
         if event.kind == "boundary":
             self.asked = True
             self.after_boundary = 0
-            self.measure.worktree.foresee()  # beside what the database writes: the agent waits and changes nothing
             self.ingest.flush(now)
             return self._boundary(event.seq, now)
         return ""

@@ -42,21 +42,12 @@ def course(
 
 @pytest.fixture
 def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`meanwhile(boundary, act)`: just before that boundary (counted over legs from 1) is judged, `act()` happens.
-
-    Before anything of it is looked at: a supervisor begins to look as soon as the agent waits.
-    """
+    """`meanwhile(boundary, act)`: just before that boundary (counted over legs from 1) is judged, `act()` happens."""
     from relays.driver.boundaries import Boundaries
-    from relays.stores.worktree import WorkTree
 
     acts: dict[int, Callable[[], object]] = {}
     seen = 0
-    judge, foresee = Boundaries.judge, WorkTree.foresee
-
-    def foreseen(self: Any) -> None:
-        if act := acts.pop(seen + 1, None):
-            act()
-        foresee(self)
+    judge = Boundaries.judge
 
     def judged(self: Any, *args: Any, **values: Any) -> Any:
         nonlocal seen
@@ -66,7 +57,6 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         return judge(self, *args, **values)
 
     monkeypatch.setattr(Boundaries, "judge", judged)
-    monkeypatch.setattr(WorkTree, "foresee", foreseen)
 
     def at(boundary: int, act: Callable[[], object]) -> None:
         acts[seen + boundary] = act
