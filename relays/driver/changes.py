@@ -12,7 +12,8 @@ from django.db.models import F
 
 from relays.core import lifecycle
 from relays.driver import travel
-from relays.models import GateEpisode, Leg, Pulse, Relay, RelayStatus, Topic
+from relays.models import GateEpisode, Leg, Relay, RelayStatus
+from relays.models.live import raise_number
 
 log = logging.getLogger(__name__)
 
@@ -48,18 +49,7 @@ def bump(*topics: str) -> int:
     """
     if (hold := _fence.get()) is not None:
         hold()
-    if not Pulse.objects.filter(pk=1).update(number=F("number") + 1):
-        Pulse.objects.get_or_create(pk=1)
-        Pulse.objects.filter(pk=1).update(number=F("number") + 1)
-    number = Pulse.objects.values_list("number", flat=True).get(pk=1)
-    # one statement for all of them: every boundary and every flush comes through here
-    Topic.objects.bulk_create(
-        [Topic(name=name, number=number) for name in dict.fromkeys(topics)],
-        update_conflicts=True,
-        unique_fields=["name"],
-        update_fields=["number"],
-    )
-    return number
+    return raise_number(topics)
 
 
 def ring(relay_id: str) -> None:

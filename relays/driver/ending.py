@@ -134,11 +134,12 @@ class Ending:
         Returns the relay's new status. A leg that is closed already is left as it is.
         """
         wip, wip_error = "", ""
-        with transaction.atomic():
-            self.claim.hold()  # who has lost it leaves the refs alone, too
         tree = judged.measured.tree
         try:
-            wip = self.store_work() if tree.dirty or tree.operation or not tree.known else ""
+            if tree.dirty or tree.operation or not tree.known:
+                with transaction.atomic():
+                    self.claim.hold()  # who has lost it leaves the refs alone, too
+                wip = self.store_work()
         except StoreUnavailable as error:
             wip_error = error.evidence
         decision, measured = judged.decision, judged.measured

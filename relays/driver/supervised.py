@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
+from typing import Protocol
 
 from django.db import transaction
 from django.utils import timezone
@@ -36,10 +37,19 @@ BEAT = 2.0  # seconds between two heartbeats
 STOP_GRACE = 10.0  # seconds that an agent has to exit after it was told `stop`
 
 
+class Host(Protocol):
+    """A process that drives legs one after the other. `down`: it was asked to end, between two legs perhaps."""
+
+    down: bool
+
+    def start(self, relay_id: str, leg_pk: int) -> bool: ...
+
+
 class Supervised:
     """The state of one supervised leg."""
 
-    def __init__(self, leg: Leg, claim: Claim) -> None:
+    def __init__(self, leg: Leg, claim: Claim, host: Host | None = None) -> None:
+        self.host = host
         self.relay: Relay = leg.relay
         self.relay.refresh_from_db()
         self.leg, self.claim = leg, claim
@@ -141,11 +151,13 @@ class Supervised:
         return self._finish(judged)
 
     def _finish(self, judged: Judged) -> str:
-        self.line.end(STOP_GRACE, self._late_lines)
+        code = self.line.end(STOP_GRACE, self._late_lines, False)
         self._keep_last_words()
         now = timezone.now()
         with transaction.atomic():
             self.claim.hold(now)
+            if code is not None:
+                Leg.objects.filter(pk=self.leg.pk).update(exit_code=code)
             charge_wall(self.relay.pk, self.leg.pk, min(now, self._died_at(now)), self.leg.charged_until)
         judged = self.ending.again(judged, now)
         status = self.ending.close(judged)

@@ -43,7 +43,9 @@ class Supervisor(Supervised):
     """Drives one leg: starts its agent or takes it over, asks the rules at each boundary, and ends it."""
 
     def run(self) -> str:
-        signal.signal(signal.SIGTERM, self._on_term)
+        before = signal.signal(signal.SIGTERM, self._on_term)
+        if self.host is not None and self.host.down:  # after the last leg, and before this one listened
+            self.drain.shutdown = True
         leave = False
         try:
             return self._drive()
@@ -60,7 +62,9 @@ class Supervisor(Supervised):
             raise
         finally:
             self.commands.close()
+            self.measure.worktree.forget()
             self.line.let_go(leave=leave)
+            signal.signal(signal.SIGTERM, before)
 
     def _drive(self) -> str:
         state = self.leg.state
@@ -89,12 +93,15 @@ class Supervisor(Supervised):
         if self.relay.status != RelayStatus.READY:
             return f"{self.leg}: relay is {self.relay.status}"
         now = timezone.now()
-        with transaction.atomic():
-            self.claim.hold(now)
-            done = asked.carry_out(self.relay.pk, now)
-        if done:
-            return f"{self.leg}: not started; relay {done}"
-        ready = Prepare(self.relay, self.leg, self.claim, self.policy, self.commands).run()
+        if self.relay.park or self.relay.stop:  # as it was just read; what is asked for later the start itself finds
+            with transaction.atomic():
+                self.claim.hold(now)
+                done = asked.carry_out(self.relay.pk, now)
+            if done:
+                return f"{self.leg}: not started; relay {done}"
+        ready = Prepare(
+            self.relay, self.leg, self.claim, self.policy, self.commands, self.measure.git, self.measure.worktree
+        ).run()
         try:
             self._launch(ready)
             first = self._wait_for_first_event()
