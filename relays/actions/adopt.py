@@ -17,7 +17,7 @@ from relays.actions import adoption
 from relays.actions.adoption import AdoptRequest
 from relays.actions.base import Actor, Held, NotFound, NotLegalNow, Refused, Usage, check_comment, need, record
 from relays.core import baton as batons
-from relays.core import donewhen, reload
+from relays.core import donewhen, reload, userfacts
 from relays.core.vocabulary import Ask, Extra, Reason
 from relays.driver import adopt as taking_up
 from relays.driver import gates, leases, places, successor
@@ -234,6 +234,7 @@ def _make(
     taking_up.counted(leg, made)
     driver_reload.keep(relay, row, ladder, purpose="adopt", leg=None, tip=found.tip, now=moment)
     left_out = (*found.left_out, *([f"{skipped} rows of its ledger were not of its form"] if skipped else []))
+    stood = userfacts.taken_over(found.record.user_facts if found.record is not None else ())
     decision = record(
         actor,
         "adopt",
@@ -255,6 +256,7 @@ def _make(
             "policy": relay.policy,
             "legs": len({one.baton.leg for one in found.noted}),
             "ledger": kept,
+            "user_facts": [one.pointer for one in stood],
             "left_out": list(left_out),
         },
     )

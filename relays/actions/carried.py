@@ -13,7 +13,7 @@ from typing import Any
 
 from relays.actions.base import Actor, Held, NotLegalNow, Usage, record
 from relays.core import baton, budget, donewhen, objective, pointers, policy, region, safepoint
-from relays.core.vocabulary import Ask, Extra
+from relays.core.vocabulary import Ask, Extra, StopReason
 from relays.driver import budgets, leases, rebaton
 from relays.models import LIVE_STATES, Baton, Decision, Fact, GateEpisode, Leg, Relay
 
@@ -93,12 +93,14 @@ def check(
         if (key := policy.parse_set(text)[0]) in NO_LIMITS:
             raise Usage(f"--set {key}: no limit, and fixed when a relay starts; a decision changes limits only")
     said = _answers(gate, relay, answers)
-    if (chosen or said) and not Baton.objects.filter(relay=relay, current=True).exists():
+    live = Leg.objects.filter(relay=relay, state__in=LIVE_STATES).first()
+    # an answer to a leg that still runs is carried by that leg's own baton
+    if (chosen or (said and not live)) and not Baton.objects.filter(relay=relay, current=True).exists():
         raise NotLegalNow(
             f"decision on {gate.pk}: no leg of {relay.pk} has ended, so no baton can carry a next action or an answer; "
             "decide without them"
         )
-    if chosen and (live := Leg.objects.filter(relay=relay, state__in=LIVE_STATES).first()):
+    if chosen and live:
         raise NotLegalNow(
             f"decision on {gate.pk}: leg {live.number} of {relay.pk} is {live.state} and names its own next action; "
             "decide without one, or when the leg has ended"
@@ -202,6 +204,8 @@ def needs_limit(gate: GateEpisode, relay: Relay, rules: policy.Policy, changes: 
         such = budget.limit_example(gate.items)
         raise Usage(f"approve {gate.pk}: {gate.token} needs a new limit, such as --set {such}")
     over = budget.forbids_leg(changes.policy.envelope, relay.spent)
+    if StopReason.QUERIES in gate.items and budget.refuses_query(changes.policy.envelope, relay.spent):
+        over = (*over, StopReason.QUERIES)
     if over:
         raise Usage(f"approve {gate.pk}: with that limit {', '.join(over)} still holds; give a higher one in --set")
 

@@ -22,9 +22,10 @@ from relays.actions.base import (
 )
 from relays.core import policy
 from relays.core.vocabulary import Ask, Cause
-from relays.driver import budgets, finals, gates, git, successor
+from relays.driver import budgets, causes, effects, finals, gates, git, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_gate, ring, topic
 from relays.models import (
+    NEXT_LEG,
     OPEN_GATES,
     Baton,
     Decision,
@@ -107,13 +108,16 @@ def approve(
             },
         )
         carried.apply(actor, gate, relay, changes, decision, moment)
+        causes.settle(relay, moment, but=gate.pk)
         have = len({*before, actor.user.pk})
         if have >= rules.approvals:
             change_gate(gate.pk, GateState.APPROVED, frm=[GateState.WAITING], now=moment, error="")
+            if gate.token == Ask.AMBIGUOUS_MEMORY_PROMOTION:
+                effects.decide_promotions(gate, consents=True)
             if gate.token == Ask.DONE_UNCONFIRMED:
                 _confirm(actor, gate, relay, moment)
             else:
-                _request(relay, rules, moment)
+                _request(gate, relay, rules, moment)
         bump(topic(relay.pk), RELAYS, INBOX)
         ring(relay.pk)
     gate.refresh_from_db()
@@ -170,7 +174,10 @@ def refuse(
             detail={"then": then, "carries": list(changes.acts)},
         )
         change_gate(gate.pk, GateState.REFUSED, frm=[GateState.WAITING], now=moment)
+        if gate.token == Ask.AMBIGUOUS_MEMORY_PROMOTION:
+            effects.decide_promotions(gate, consents=False)
         carried.apply(actor, gate, relay, changes, decision, moment)
+        causes.settle(relay, moment, but=gate.pk)
         if then == "stop":
             finals.stopped(
                 relay.pk,
@@ -240,10 +247,16 @@ def _confirm(actor: Actor, gate: GateEpisode, relay: Relay, moment: datetime) ->
         raise NotLegalNow(f"approve {gate.pk}: {relay.pk} is {relay.status}, not parked; look at its page again")
 
 
-def _request(relay: Relay, rules: policy.Policy, moment: datetime) -> None:
-    """On approval: the resume is requested, unless a person resumes, or another episode still keeps the relay."""
+def _request(gate: GateEpisode, relay: Relay, rules: policy.Policy, moment: datetime) -> None:
+    """On approval: the resume is requested, unless a person resumes, or another episode still keeps the relay.
+
+    What was asked while the relay goes on, or kept another step waiting, is answered: "`confirmed`: no leg is needed".
+    """
     relay.refresh_from_db()
-    if rules.resume != "on_approve" or relay.status != RelayStatus.PARKED:
+    if relay.status != RelayStatus.PARKED or gate.blocks != NEXT_LEG:
+        change_gate(gate.pk, GateState.CONFIRMED, frm=[GateState.APPROVED], now=moment)
+        return
+    if rules.resume != "on_approve":
         return
     if gates.undecided(relay.pk).exists() or approvals.standing_refusal(relay.pk):
         return

@@ -22,7 +22,10 @@ class AgentArgError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LegContext:
-    """One leg, as its adapter sees it. `baton_path` is "" for leg 0; tokens are counts; all paths are absolute."""
+    """One leg, as its adapter sees it. `baton_path` is "" for leg 0; tokens are counts; all paths are absolute.
+
+    `facts`: pointers to what people pinned and stated for every leg.
+    """
 
     relay_id: str
     leg: int
@@ -38,6 +41,7 @@ class LegContext:
     token: str
     marker: str
     args: Mapping[str, str] = field(default_factory=dict)
+    facts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +88,7 @@ def environment(ctx: LegContext, names: Iterable[str] = (), source: Mapping[str,
         RELAY_OBJECTIVE=ctx.objective,
         RELAY_DONE_WHEN=ctx.done_when,
         RELAY_NEXT_ACTION=ctx.next_action,
+        RELAY_FACTS=" ".join(ctx.facts),
         RELAY_WINDOW_TOKENS=str(ctx.window_tokens),
         RELAY_CEILING_TOKENS=str(ctx.ceiling_tokens),
     )

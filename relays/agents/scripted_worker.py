@@ -50,10 +50,12 @@ class Flags(NamedTuple):
     crash: bool = False  # exit 3 in the middle of the second item
     park: bool = False  # told to wind down: park the dirty tree instead of finishing the item
     pace: float = 0.0  # seconds a turn
+    retry: str = ""  # overload or network: the second turn is answered at the second try; sign_in: not at all
     only: int | None = None  # end by itself after so many items of this leg
 
 
 _WHOLE = {"items": (1, 20), "next": (0, 2), "only": (0, 1000)}
+_TROUBLES = ("overload", "network", "sign_in")
 _SWITCHES = ("dirty", "plant", "overrun", "crash", "park")
 _PACE_MAX = 3600.0
 
@@ -71,6 +73,10 @@ def parse_flags(given: Mapping[str, str]) -> Flags:
             if value not in ("0", "1"):
                 raise FlagError(f"{name}={value!r} is not allowed: 0 or 1")
             found[name] = value == "1"
+        elif name == "retry":
+            if value not in _TROUBLES:
+                raise FlagError(f"retry={value!r} is not allowed: one of {', '.join(_TROUBLES)}")
+            found[name] = value
         elif name == "pace":
             if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,6})?", value) or float(value) > _PACE_MAX:
                 raise FlagError(f"pace={value!r} is not allowed: seconds a turn, from 0 to {_PACE_MAX:.0f}")
@@ -391,6 +397,8 @@ class Worker:
             raise SpentWindow
         self.turns += 1
         send("turn_started")
+        if self.flags.retry and self.turns == 2:
+            self.retry()
         time.sleep(self.flags.pace / 2)
         buckets, result = self.meter.call(weight, tool=act is not None)
         message = f"scripted-{self.relay}-{self.leg}-{self.turns}"
@@ -407,6 +415,14 @@ class Worker:
             time.sleep(self.flags.pace / 2)
         finally:
             send("tool_ended", id=call, ok=done, result_tokens=result)
+
+    def retry(self) -> None:
+        """The model does not answer: say so and try again, or give up where no try helps."""
+        self.line.send("retry", cause=self.flags.retry, retry_in_ms=int(self.flags.pace * 1000))
+        if self.flags.retry == "sign_in":
+            sys.stderr.write("scripted worker: not signed in, as told\n")
+            sys.exit(1)
+        time.sleep(self.flags.pace)
 
     def boundary(self, *, final: bool = False, externalized: bool = False) -> None:
         """Ask, wait and keep the answer; raises Stopped."""

@@ -119,6 +119,11 @@ def forbids_leg(envelope: Envelope, spent: Spent) -> tuple[StopReason, ...]:
     return tuple(reason for reason in exhausted(envelope, spent) if reason is not StopReason.QUERIES)
 
 
+def refuses_query(envelope: Envelope, spent: Spent) -> bool:
+    """Whether the budget of clarification queries is spent, so that a further question is refused."""
+    return StopReason.QUERIES in exhausted(envelope, spent)
+
+
 def spend_unknown(envelope: Envelope, spent: Spent) -> bool:
     """True when money is limited, some calls have no price, and what is priced is below the limit: asked once."""
     return envelope.spend is not None and spent.unpriced_calls > 0 and spent.spend < envelope.spend

@@ -11,6 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 #: of one bucket or one tool result; the sum of four still fits 31 bits
 TOKENS_MAX: Final = 500_000_000
+#: of a wait that an agent announces: a day
+WAIT_MAX: Final = 86_400_000
 #: of one call, in whatever currency; a leg's sum still fits its column
 COST_MAX: Final = Decimal(100_000)
 
@@ -39,6 +41,8 @@ Name = Annotated[str, BeforeValidator(_filled), Field(max_length=120)]
 Ref = Annotated[str, BeforeValidator(_filled), Field(max_length=500)]
 Tokens = Annotated[int, Field(ge=0, le=TOKENS_MAX)]
 Money = Annotated[Decimal, BeforeValidator(_money)]
+#: keys of the assumptions that an effect leans on
+Assumes = Annotated[list[Short], Field(max_length=64)]
 PointerKind = Literal["commit", "issue", "memory", "ledger", "file"]
 
 
@@ -86,12 +90,20 @@ class Usage(Payload):
     chain: Literal["main", "sub"]
 
 
+class Retry(Payload):
+    """The model did not answer and the agent tries again, `retry_in_ms` from now; a lost sign-in no try brings back."""
+
+    cause: Literal["overload", "network", "sign_in"]
+    retry_in_ms: Annotated[int, Field(ge=0, le=WAIT_MAX)] | None = None
+
+
 class Fact(Payload):
     """A load-bearing fact. A class left out is an unknown class, which is load-bearing; no backing refuses the gate."""
 
     label: Text
     class_: str = Field(default="", alias="class")
     backing: str | None = None
+    assumes: Assumes = []
 
 
 class Declared(Payload):
@@ -99,6 +111,7 @@ class Declared(Payload):
 
     label: Text
     pointer: str | None = None
+    assumes: Assumes = []
 
 
 class Artifact(Payload):
@@ -122,6 +135,7 @@ class Promotion(Payload):
     class_: str = Field(default="", alias="class")
     evidence: str | None = None
     consent: bool | None = None
+    assumes: Assumes = []
 
 
 class PageFault(Payload):
@@ -153,6 +167,14 @@ class Boundary(Payload):
     final: bool
 
 
+class Ask(Payload):
+    """A question to a person. `step`: what waits for its answer, left out = the next leg."""
+
+    question: Text
+    about: Literal["assumption", "promotion", "memory"] = "assumption"
+    step: Annotated[str, BeforeValidator(_filled), Field(max_length=40)] | None = None
+
+
 class Ledger(Payload):
     """Ours: appends one ledger row, `<relay>.<leg>.e<seq>`."""
 
@@ -160,6 +182,7 @@ class Ledger(Payload):
         list[Annotated[str, BeforeValidator(_filled), Field(max_length=510)]], Field(min_length=1, max_length=64)
     ]
     note: Annotated[str, Field(max_length=4096)] | None = None
+    assumes: Assumes = []
 
 
 SCHEMAS: Final[Mapping[str, type[Payload]]] = {
@@ -167,6 +190,7 @@ SCHEMAS: Final[Mapping[str, type[Payload]]] = {
     "tool_started": ToolStarted,
     "tool_ended": ToolEnded,
     "usage": Usage,
+    "retry": Retry,
     "fact": Fact,
     "decision": Declared,
     "open_question": Declared,
@@ -180,6 +204,7 @@ SCHEMAS: Final[Mapping[str, type[Payload]]] = {
     "park_tree": ParkTree,
     "externalized": Externalized,
     "boundary": Boundary,
+    "ask": Ask,
     "ledger": Ledger,
 }
 

@@ -70,6 +70,9 @@ class LegView:
     peak_turn: int = 0
     model: str = ""
     scripted: bool = False
+    trouble: str = ""
+    tries: int = 0
+    retry_in_ms: int | None = None
     tool_calls: int = 0
     tool_errors: int = 0
     unknown_events: int = 0
@@ -142,11 +145,17 @@ class LegView:
                 self._turn_open = True
             case "usage":
                 self._usage(payload)
+            case "retry":
+                self.trouble = payload["cause"]
+                self.tries += 1
+                self.retry_in_ms = payload.get("retry_in_ms")
             case "tool_started":
+                self._answered()
                 self._tool_started(payload["id"], payload["name"])
             case "tool_ended":
                 self._tool_ended(payload)
             case "boundary":
+                self._answered()
                 self.boundaries += 1
                 self.next_actions = tuple(payload["next_actions"])
                 self.final = payload["final"]
@@ -164,6 +173,10 @@ class LegView:
 
     # --- turns and tokens
 
+    def _answered(self) -> None:
+        """The model answers: a call was billed, a tool asked for, a turn ended. That a turn begins says nothing."""
+        self.trouble, self.tries, self.retry_in_ms = "", 0, None
+
     def _begin_turn(self) -> None:
         self.turns += 1
         self.next_actions = ()
@@ -176,6 +189,7 @@ class LegView:
         reported = payload.get("cache_read") is not None
         old = self.calls.get(key)
         if old is None:
+            self._answered()
             main = payload["chain"] == "main"
             if main:
                 if not self._turn_open:

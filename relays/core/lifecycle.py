@@ -7,6 +7,7 @@ before a safe point ever arrives, fail closed". A change that is not in a table 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from relays.core import backoff
 from relays.core.donewhen import DoneVerdict, Truth
 from relays.core.externalize import GateVerdict
 from relays.core.safepoint import SafePoint
@@ -100,6 +101,9 @@ NEVER_ROTATES: frozenset[Cause] = frozenset({Cause.OVERRUN, Cause.HOST_LOST, Cau
 #: ends for which `on_crash = park` parks
 CRASHES: frozenset[Cause] = frozenset({Cause.AGENT_CRASH, Cause.SILENCE, Cause.SUPERVISOR_CRASH})
 
+#: ends in which the model's answer stayed away until the agent or our patience gave up: "`parked`: … retries over"
+GAVE_UP: frozenset[Cause] = frozenset({Cause.AGENT_CRASH, Cause.SILENCE, Cause.SIGN_IN})
+
 #: holds that speak of the next action only: done needs none
 _NEXT_ACTION_HOLDS = frozenset({Hold.NO_NEXT_ACTION, Hold.AMBIGUOUS_NEXT_ACTION})
 
@@ -112,7 +116,8 @@ class EndView:
     (unknown counts as pending). `tree_ok`: clean or explicitly parked. `empty_legs`: the run with this leg, 0 when
     this leg has progress. `no_progress_legs`: K, 0 = off. `cause`: what forces the end, None when it fired.
     `agent_ended`: it ended by itself. `prose`: the relay's goal is prose. `green_failed`: the green command failed
-    at this tip. `crash_parks`: the policy says `on_crash = park`.
+    at this tip. `crash_parks`: the policy says `on_crash = park`. `trouble`: what kept the model's answer away when the
+    leg ended, "" where it answered.
     """
 
     done: DoneVerdict | None
@@ -128,6 +133,7 @@ class EndView:
     prose: bool
     green_failed: bool = False
     crash_parks: bool = False
+    trouble: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +201,8 @@ def judge_end(view: EndView) -> EndDecision:
     hold = strongest(holds)
     # an end that fired and is judged again on a tree that changed meanwhile has no cause of its own: the agent exited
     cause = view.cause or Cause.AGENT_EXIT
-    return EndDecision(Reason.PARKED_UNSAFE, str(cause), str(hold or ""), detail=_evidence(view, hold))
+    plainly = (f"no answer of the model: {backoff.WORDS[view.trouble]}",) if _gave_up(view) else ()
+    return EndDecision(Reason.PARKED_UNSAFE, str(cause), str(hold or ""), detail=(*plainly, *_evidence(view, hold)))
 
 
 def has_successor(
@@ -222,7 +229,12 @@ def _holds(view: EndView) -> frozenset[Hold]:
 
 
 def _parks_whatever(view: EndView) -> bool:
-    return view.cause in NEVER_ROTATES or (view.crash_parks and view.cause in CRASHES)
+    return view.cause in NEVER_ROTATES or (view.crash_parks and view.cause in CRASHES) or _gave_up(view)
+
+
+def _gave_up(view: EndView) -> bool:
+    """A successor would meet the same: a person comes."""
+    return bool(view.trouble) and view.cause in GAVE_UP
 
 
 def _evidence(view: EndView, hold: Hold | None) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
+from relays.core import windows
 from relays.core.baton import Bounds
 from relays.core.limits import (
     Command,
@@ -398,8 +399,8 @@ def from_snapshot(snapshot: Mapping[str, object]) -> Policy:
 
 
 def window_for(policy: Policy, model: str) -> int:
-    """The window in tokens: `window_tokens`, else 200,000 whatever the `model` (no table of models is kept yet)."""
-    return policy.window_tokens or DEFAULT_WINDOW
+    """The window in tokens: `window_tokens`, else the one that the `model` is known for, else 200,000."""
+    return policy.window_tokens or windows.of(model) or DEFAULT_WINDOW
 
 
 def check_goal(policy: Policy, *, prose: bool, watch: bool, has_cmd: bool) -> None:

@@ -101,6 +101,7 @@ class Record(_Part):
     policy: dict[str, Any] = {}
     spent: SpentRecord = SpentRecord()
     gates: Annotated[list[GateRecord], Field(max_length=16)] = []
+    user_facts: Annotated[list[Line], Field(max_length=64)] = []  # pointers
     host: Line = ""
 
     @property

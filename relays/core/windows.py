@@ -1,7 +1,9 @@
-"""How many tokens the window of a model holds, where the agent itself does not say so. No guess: unknown is None.
+"""How many tokens the window of a model holds, where neither a policy nor the agent itself says so.
 
-Mission, phase 0: "Instrument context growth per leg": a mark needs a window. A figure that the agent declares goes
-before this table; a model that is not in it has no known window.
+Mission, phase 0: "Instrument context growth per leg": a mark needs a window. What was observed is judged by `known`
+alone: a model that is not in its table has no known window, and no guess is made. A leg that is driven needs a mark
+before its model has said anything: `of` also takes what a maker's models have in common ("`window_tokens` | by model,
+else 200000 | the window"); whoever runs a model with another window says so in the policy.
 """
 
 import re
@@ -57,3 +59,45 @@ def known(model: str, *, most: int = 0, compacted_at: Sequence[int] = ()) -> Win
         return next((window for window in windows if window.tokens >= 1_000_000), windows[-1])
     seen = median_low(compacted_at) if compacted_at else most
     return next((window for window in windows if window.tokens >= seen), windows[-1])
+
+
+#: a model's own name -> who makes it, and the window of its kind; the names of a provider may stand before it
+_FAMILIES: Final[tuple[tuple[re.Pattern[str], str, int], ...]] = (
+    (re.compile(r"(?:claude-.*|sonnet|opus|haiku)\[1m\]"), "claude", 1_000_000),  # the suffix asks for the long one
+    (re.compile(r"claude-.*|sonnet|opus|haiku"), "claude", 200_000),
+    (re.compile(r"gpt-5.*"), "gpt", 258_400),  # as its program reports it, whatever the model itself could take
+    (re.compile(r"gemini-.*"), "gemini", 1_048_576),
+)
+_PROVIDERS: Final = 4  # names that may stand before, each ended by `/` or `.`
+
+
+def _row(model: str) -> tuple[str, int] | None:
+    name = model.strip().lower()
+    for _ in range(_PROVIDERS + 1):
+        for pattern, maker, tokens in _FAMILIES:
+            if pattern.fullmatch(name):
+                return maker, tokens
+        before = re.search(r"[/.]", name)
+        name = name[before.end() :] if before else ""
+    return None
+
+
+def of(model: str) -> int | None:
+    """The window that a leg of this model starts with; None where neither the model nor its family is known."""
+    row = _row(model)
+    if row is None:
+        return None
+    exact = known(model)
+    return exact.tokens if exact else row[1]
+
+
+def follow(window: int, model: str, *, first: bool, named: str = "") -> int:
+    """The window of a leg whose call was answered by `model`. `first`: no call of it was answered before.
+
+    Where the start named a model (`named`) of the same maker, its window stands: an answer names no suffix. A later
+    call by a model with a smaller window lowers it; none raises it: "never blow the window to keep going".
+    """
+    row, said = _row(model), _row(named)
+    if row is None or (said is not None and said[0] == row[0]):
+        return window
+    return row[1] if first else min(window, row[1])

@@ -1,5 +1,6 @@
 """One short idempotent step for one relay: what a doorbell leads to, on whichever worker hears it."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 from django.db import transaction
@@ -12,8 +13,8 @@ from relays.models import LIVE_STATES, OPEN_STATES, Leg, Relay, RelayStatus
 DRIVEN = (RelayStatus.READY, RelayStatus.RUNNING, RelayStatus.WAITING)
 
 
-def advance(relay_id: str) -> str:
-    """Look at one relay and do the one thing that is due. Safe to repeat.
+def advance(relay_id: str, start: Callable[[str, int], bool] | None = None) -> str:
+    """Look at one relay and do the one thing that is due. Safe to repeat. `start`: in place of `spawn.supervisor`.
 
     Nothing, `ready`, a supervisor started, or a look at a watch that rests; a watch that wakes by it goes on at once.
     """
@@ -34,7 +35,7 @@ def advance(relay_id: str) -> str:
             return "waits"
         if relay.status != RelayStatus.READY:
             return "waits"
-    return "started" if spawn.supervisor(relay_id, leg.pk) else "driven"
+    return "started" if (start or spawn.supervisor)(relay_id, leg.pk) else "driven"
 
 
 def _due(relay: Relay, now: datetime) -> bool:

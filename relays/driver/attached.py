@@ -91,21 +91,24 @@ class Attached:
         if isinstance(self.agent, OutlivingAgent):
             self.agent.trim_log()
 
-    def end(self, grace: float, late: Callable[[list[bytes]], None]) -> None:
+    def end(self, grace: float, late: Callable[[list[bytes]], None], keep: bool = True) -> int | None:
         """Wait up to `grace` seconds for the exit of an agent that was told `stop`, then end its whole tree.
 
-        `late` takes the lines that it still says meanwhile. Raises StillAlive.
+        `late` takes the lines that it still says meanwhile. Returns how it exited, where that is known; `keep` False
+        leaves it to the caller to write that down. Raises StillAlive.
         """
         if self.agent is None:
-            return
+            return None
         deadline = time.monotonic() + grace
         while self.told_stop and self.agent.poll() is None and time.monotonic() < deadline:
             late(self.read(0.05))
         self.agent.kill_tree()
-        if (code := self.agent.poll()) is not None:
+        code = self.agent.poll()
+        if code is not None and keep:
             with transaction.atomic():
                 self.claim.hold()
                 Leg.objects.filter(pk=self.leg.pk).update(exit_code=code)
+        return code
 
     def let_go(self, *, leave: bool = False) -> None:
         """Close the line and end what still lives; `leave`: one that outlives us is left to the next supervisor."""

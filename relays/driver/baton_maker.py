@@ -17,7 +17,7 @@ from relays.core.vocabulary import Reason
 from relays.driver import budgets, rebaton
 from relays.driver.measure import Measured
 from relays.driver.progress import Made
-from relays.models import Baton, Fact, LedgerRow, Leg, Promotion, Relay
+from relays.models import Baton, Decision, Fact, LedgerRow, Leg, Promotion, Relay
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,9 @@ def gather(leg: Leg, measured: Measured, made: Made | None) -> Parts:
     previous = _previous(leg.relay)
     carried = (*previous.open_questions, *previous.do_not_rederive) if previous else ()
     answers = _answers((*carried, *entries["open_question"]), measured)
+    told = _told(leg)
     closed = {entry for entry, answer in answers.items() if _closed(entry, answer)}
+    closed |= {entry for entry in entries["open_question"] if str(pointers.parse_entry(entry)[0]) in told}
     return Parts(
         _artifacts(leg, measured, made),
         tuple(entry for entry in entries["open_question"] if entry not in closed),
@@ -232,6 +234,12 @@ def _closed(entry: str, answer: Answer) -> bool:
     pointer, _ = pointers.parse_entry(entry)
     filed = pointer is not None and pointer.kind is Kind.ISSUE
     return filed and answer.verdict is Verdict.VERIFIED and answer.detail.get("state") == "closed"
+
+
+def _told(leg: Leg) -> frozenset[str]:
+    """Pointers of questions that a person answered while the leg ran: the decision's mirror crosses in their place."""
+    said = Decision.objects.filter(relay=leg.relay_id, act="answer", at__gte=leg.started_at or leg.relay.created_at)
+    return frozenset(str(detail.get("question")) for detail in said.values_list("detail", flat=True))
 
 
 def _last_row(relay: Relay, previous: batons.Baton | None) -> str:

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Count, F, Max
 
 from relays.core import rotation
 from relays.core.boundary import BoundaryDecision, Step, decide, owes_statement
@@ -12,7 +12,7 @@ from relays.driver import would
 from relays.driver.changes import RELAYS, bump, topic
 from relays.driver.claim import Claim
 from relays.driver.measure import Measure, Measured, keep_verdicts
-from relays.models import Boundary, Leg, Relay
+from relays.models import Boundary, Leg, LegState, Relay
 
 LINES_KEPT = 50
 
@@ -23,6 +23,11 @@ class Boundaries:
     def __init__(self, relay: Relay, leg: Leg, claim: Claim, measure: Measure) -> None:
         self.relay, self.leg, self.claim, self.measure = relay, leg, claim, measure
         self.last_tip = ""
+        # what is stored of this leg, by nobody else: (boundaries, the last one's seq), and whether any verdict may be;
+        # of a leg that was started before it is not known
+        fresh = leg.state == LegState.PENDING
+        self.stored: tuple[int, int] | None = (0, -1) if fresh else None
+        self.judged = not fresh
 
     def judge(self, seq: int, now: datetime, *, draining: str, drain_over: bool) -> BoundaryDecision:
         """Decide one boundary and write it down in one transaction; the caller carries the decision out."""
@@ -70,41 +75,52 @@ class Boundaries:
     def _keep(self, seq: int, decision: BoundaryDecision, measured: Measured, now: datetime) -> None:
         view = self.measure.view
         advised, end = would.end_at(self.measure, decision, measured)
+        told: str | None = None
         with transaction.atomic():
             self.claim.hold(now)
-            row, _ = Boundary.objects.get_or_create(
-                leg=self.leg,
-                seq=seq,
-                defaults={
-                    "number": Boundary.objects.filter(leg=self.leg).count(),
-                    "turn": view.turns,
-                    "at": now,
-                    "resident_tokens": view.resident,
-                    "axes": {use.axis: _numbers(use) for use in self.measure.axes(now)},
-                    "armed": decision.armed,
-                    "hold": decision.hold or "",
-                    "hold_detail": [line[:500] for line in decision.detail[:LINES_KEPT]],
-                    "next_actions": list(measured.candidates[:16]),
-                    "answer": decision.answer[:60],
-                    "final": view.final,
-                    "decision": {
-                        "step": str(decision.step),
-                        "end": decision.end,
-                        "cause": str(decision.cause or ""),
-                        "tip": measured.tip,
-                        "done": str(measured.done.truth) if measured.done else "not judged",
-                        "gate": measured.gate.admit,
-                        "would": advised,
-                    },
+            count, last = self.stored or self._stored()
+            kept = {
+                "number": count,
+                "turn": view.turns,
+                "at": now,
+                "resident_tokens": view.resident,
+                "axes": {use.axis: _numbers(use) for use in self.measure.axes(now)},
+                "armed": decision.armed,
+                "hold": decision.hold or "",
+                "hold_detail": [line[:500] for line in decision.detail[:LINES_KEPT]],
+                "next_actions": list(measured.candidates[:16]),
+                "answer": decision.answer[:60],
+                "final": view.final,
+                "decision": {
+                    "step": str(decision.step),
+                    "end": decision.end,
+                    "cause": str(decision.cause or ""),
+                    "tip": measured.tip,
+                    "done": str(measured.done.truth) if measured.done else "not judged",
+                    "gate": measured.gate.admit,
+                    "would": advised,
                 },
-            )
+            }
+            if seq > last:
+                row = Boundary.objects.create(leg=self.leg, seq=seq, **kept)
+            else:  # one that was asked before keeps its first record
+                row, _ = Boundary.objects.get_or_create(leg=self.leg, seq=seq, defaults=kept)
             if end is not None:
                 would.keep(self.leg, row, end, now)
             if view.final and decision.step is Step.WIND_DOWN and not self.leg.told_hold:
-                Leg.objects.filter(pk=self.leg.pk).update(told_hold=decision.hold or "")
-            keep_verdicts(self.leg, measured.gate)
+                told = decision.hold or ""
+                Leg.objects.filter(pk=self.leg.pk).update(told_hold=told)
+            if measured.gate.facts or self.judged:
+                keep_verdicts(self.leg, measured.gate)
             bump(topic(self.relay.pk), RELAYS)
-        self.leg.refresh_from_db()
+        self.stored = (count + 1, seq) if seq > last else None
+        self.judged = bool(measured.gate.facts)
+        if told is not None:
+            self.leg.told_hold = told
+
+    def _stored(self) -> tuple[int, int]:
+        found = Boundary.objects.filter(leg=self.leg).aggregate(count=Count("pk"), last=Max("seq"))
+        return found["count"], -1 if found["last"] is None else found["last"]
 
 
 def _numbers(use: rotation.AxisUse) -> list[float]:

@@ -3,7 +3,8 @@
 rules.md: "Every leg debits; what is left goes to the successor: a spent budget stays spent."
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from relays.core import budget
@@ -13,9 +14,34 @@ from relays.models import Relay
 
 SPEND_UNKNOWN = "spend_unknown"  # in Relay.warned_axes: a person was asked once about unpriced calls
 
+#: the columns of `Relay.spent`
+SPENT = (
+    "turns_used",
+    "output_used",
+    "spend_used",
+    "unpriced_calls",
+    "wall_used",
+    "legs_used",
+    "queries_used",
+)
+
+
+_last: tuple[Mapping[str, Any], Policy] | None = None  # the snapshot that was read last, and what it says
+
 
 def policy_of(relay: Relay) -> Policy:
-    return from_snapshot(relay.policy)
+    """Raises PolicyError. Read anew only where it is another than the last one: a supervisor asks for its relay's."""
+    global _last
+    known = _last
+    if known is None or known[0] != relay.policy:
+        known = _last = deepcopy(relay.policy), from_snapshot(relay.policy)
+    return known[1]
+
+
+def limited(relay: Relay) -> bool:
+    """Whether there is any limit that could be warned of."""
+    envelope = policy_of(relay).envelope
+    return any(getattr(envelope, axis) is not None for axis in budget.STOP_REASONS)
 
 
 def rearm(relay: Relay) -> dict[str, Any]:
@@ -28,7 +54,7 @@ def warn(relay_id: str) -> None:
 
     Called last where something is debited, with the relay's row held by that debit. Pages show it; nothing is stopped.
     """
-    relay = Relay.objects.get(pk=relay_id)
+    relay = Relay.objects.only("policy", "warned_axes", *SPENT).get(pk=relay_id)
     low = budget.newly_low(policy_of(relay).envelope, relay.spent, relay.warned_axes)
     if low:
         Relay.objects.filter(pk=relay_id).update(warned_axes=[*relay.warned_axes, *low])

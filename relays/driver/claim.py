@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from relays.agents import process
 from relays.driver import places
 from relays.models import DriverClaim
+
+#: in SQL of our own: it is said some seventy times a leg, and to compose it costs six times as much as to carry it out
+_HOLD = "UPDATE relays_driverclaim SET heartbeat = %s WHERE relay_id = %s AND fence = %s"
 
 
 class LostClaim(Exception):
@@ -31,13 +34,19 @@ class Claim:
 
     def hold(self, now: datetime | None = None) -> None:
         """First statement of every write transaction of a driver; also its heartbeat. Raises LostClaim."""
-        if not DriverClaim.objects.filter(relay_id=self.relay_id, fence=self.fence).update(
-            heartbeat=now or timezone.now()
-        ):
+        beat = connection.ops.adapt_datetimefield_value(now or timezone.now())
+        with connection.cursor() as cursor:
+            cursor.execute(_HOLD, [beat, self.relay_id, self.fence])
+            held = cursor.rowcount
+        if not held:
             raise LostClaim(f"{self.relay_id}: fence {self.fence} is old")
 
-    def release(self) -> None:
-        DriverClaim.objects.filter(relay_id=self.relay_id, fence=self.fence).update(holder="", pid=0, pid_started=0)
+    def release(self, *, next_at_once: bool = False) -> None:
+        """Give it back; `next_at_once`: the next supervisor may be started without the grace of the last start."""
+        now_free: dict[str, None] = {"spawned_at": None} if next_at_once else {}
+        DriverClaim.objects.filter(relay_id=self.relay_id, fence=self.fence).update(
+            holder="", pid=0, pid_started=0, **now_free
+        )
 
 
 @contextmanager

@@ -1,5 +1,7 @@
 """How much of what a leg durably made its successor reaches from the baton: judged at the reload, beside fidelity."""
 
+from collections.abc import Mapping
+
 from django.db import transaction
 
 from relays.core import coverage
@@ -14,20 +16,23 @@ from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
 
 
-def keep(row: Baton, reloaded: Reloaded, claim: Claim) -> None:
+def keep(row: Baton, reloaded: Reloaded, claim: Claim, beside: Mapping[str, int] | None = None) -> None:
     """Judge the leg that wrote this baton and keep the two numbers beside it; nothing where a store did not answer.
 
-    Raises LostClaim.
+    `beside`: columns of that leg that are kept with them either way. Raises LostClaim.
     """
+    columns = dict(beside or {})
     try:
         found = judge(row, reloaded)
     except StoreUnavailable:
-        return
-    if found is None:
+        found = None
+    if found is not None:
+        columns |= {"coverage_made": found.made, "coverage_reached": found.reached}
+    if not columns:
         return
     with transaction.atomic():
         claim.hold()
-        Leg.objects.filter(pk=row.leg_id).update(coverage_made=found.made, coverage_reached=found.reached)
+        Leg.objects.filter(pk=row.leg_id).update(**columns)
 
 
 def judge(row: Baton, reloaded: Reloaded) -> Coverage | None:

@@ -14,13 +14,13 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from relays.core import budget, donewhen, watch
+from relays.core import backoff, budget, donewhen, watch
 from relays.core import progress as core_progress
 from relays.core.boundary import owes_statement
-from relays.core.lifecycle import EndDecision, EndView, has_successor, judge_end
+from relays.core.lifecycle import GAVE_UP, EndDecision, EndView, has_successor, judge_end
 from relays.core.policy import Policy
 from relays.core.vocabulary import Ask, Cause, Hold, Mode, Reason, token
-from relays.driver import baton_maker, budgets, finals, gates, git, progress, rebaton, successor
+from relays.driver import baton_maker, budgets, effects, finals, gates, git, progress, rebaton, starts, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, lock, topic
 from relays.driver.claim import Claim
 from relays.driver.measure import Measure, Measured, keep_verdicts
@@ -97,6 +97,7 @@ class Ending:
                 frm=[state for state in LIVE_STATES if state != LegState.ENDING],
                 end_decision=record,
             )
+            starts.runs_again(self.relay.pk, self.leg.pk, now)
             keep_verdicts(self.leg, judged.measured.gate)
             bump(topic(self.relay.pk), RELAYS)
         self.leg.refresh_from_db()
@@ -133,16 +134,18 @@ class Ending:
         Returns the relay's new status. A leg that is closed already is left as it is.
         """
         wip, wip_error = "", ""
-        with transaction.atomic():
-            self.claim.hold()  # who has lost it leaves the refs alone, too
         tree = judged.measured.tree
         try:
-            wip = self.store_work() if tree.dirty or tree.operation or not tree.known else ""
+            if tree.dirty or tree.operation or not tree.known:
+                with transaction.atomic():
+                    self.claim.hold()  # who has lost it leaves the refs alone, too
+                wip = self.store_work()
         except StoreUnavailable as error:
             wip_error = error.evidence
         decision, measured = judged.decision, judged.measured
         issues = _issues(decision, measured)
         now = timezone.now()
+        self._remember(measured, now)
         parts = baton_maker.gather(self.leg, measured, judged.made)
         # the process tree is gone, so no event follows; nobody waits for the database while they are read
         turns = successor.turns_of(self.leg) if decision.reason is Reason.ROTATED else None
@@ -197,6 +200,15 @@ class Ending:
             )
             bump(topic(relay.pk), RELAYS, INBOX)
         return status
+
+    def _remember(self, measured: Measured, now: datetime) -> None:
+        """What the leg wanted to become memory, by evidence that resolves now: the baton carries what was earned."""
+        judged = effects.judge_promotions(self.leg, measured.stores)
+        if judged:
+            with transaction.atomic():
+                self.claim.hold(now)
+                effects.keep_promotions(self.leg, judged, now)
+                bump(topic(self.relay.pk), INBOX)
 
     def _move_on(
         self,
@@ -285,6 +297,8 @@ class Ending:
         asked = decision.ask or (Ask.BUDGET_EXHAUSTED if spent else None)
         if advisory:
             why = f"{decision.reason} in mode {relay.mode}: an operator resumes or stops the relay"
+        elif decision.cause in GAVE_UP and self.measure.view.trouble:
+            why = f"{why}: {backoff.WORDS[self.measure.view.trouble]}"
         elif asked and not decision.cause:
             why = f"{asked}: {token(asked).meaning}"
         if relay.park and decision.reason in (Reason.ROTATED, Reason.IDLE_PARKED):
@@ -345,6 +359,7 @@ def end_view(
         prose=donewhen.parse(measure.relay.done_when).prose,
         green_failed=bool(policy.green) and (green is None or not green.passed),
         crash_parks=policy.on_crash == "park",
+        trouble=measure.view.trouble,
     )
 
 

@@ -18,7 +18,10 @@ log = logging.getLogger(__name__)
 def open_episode(
     relay_id: str, token: str, *, leg: Leg | None, items: Sequence[str], now: datetime, blocks: str = NEXT_LEG
 ) -> GateEpisode:
-    """Open an episode, or add the items to the open one of the same token (its approvals lapse)."""
+    """Open an episode, or add the items to the open one of the same token (its approvals lapse).
+
+    Where one of its items keeps the next leg waiting, the episode does.
+    """
     gate = GateEpisode.objects.filter(relay_id=relay_id, token=token, state__in=OPEN_GATES).first()
     if gate is not None and gate.state == GateState.REQUESTED:
         # no way leads back from there: a new stop of the same kind takes its place
@@ -36,6 +39,7 @@ def open_episode(
             items=[*gate.items, *fresh],
             round=F("round") + 1,
             leg=leg or gate.leg,
+            blocks=NEXT_LEG if blocks == NEXT_LEG else gate.blocks,
         )
         gate.refresh_from_db()
     return gate
@@ -84,6 +88,12 @@ def supersede_open(relay_id: str, now: datetime) -> None:
     """The relay ended: what still waits has lost its cause."""
     for gate in GateEpisode.objects.filter(relay_id=relay_id, state__in=OPEN_GATES):
         change_gate(gate.pk, GateState.SUPERSEDED, frm=[gate.state], now=now)
+
+
+def supersede(gate: GateEpisode, why: str, now: datetime) -> bool:
+    """What a waiting episode asks about is gone, so that there is nothing to decide."""
+    closed_why = f"cause gone: {why}"[:500]
+    return change_gate(gate.pk, GateState.SUPERSEDED, frm=[GateState.WAITING], now=now, closed_why=closed_why)
 
 
 def expire(now: datetime) -> int:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from django.db import transaction
 from django.db.models import F
@@ -12,14 +13,17 @@ from relays.core.events import UNREAD
 from relays.core.events import Event as CoreEvent
 from relays.core.legview import CallView, LegView
 from relays.core.pointers import PointerError, parse_pointer
-from relays.driver import budgets, findings
-from relays.driver.changes import RELAYS, bump, topic
+from relays.driver import budgets, effects, findings, questions
+from relays.driver.changes import INBOX, RELAYS, bump, topic
 from relays.driver.claim import Claim
 from relays.driver.heard import Heard
 from relays.models import Assumption, Call, Event, Fact, LedgerRow, Leg, PageFault, Promotion, Relay
 
 FACT_KINDS = {"fact", "decision", "open_question", "dead_end"}
+#: what must not lean on a weak assumption
+EFFECTS = {*FACT_KINDS, "ledger", "promotion"}
 REFS_PER_ROW = 64
+CALL_COLUMNS = [field.name for field in Call._meta.concrete_fields if field.name not in ("id", "key")]
 
 
 class Ingest:
@@ -30,6 +34,7 @@ class Ingest:
         self.waiting: list[tuple[CoreEvent, datetime]] = []
         self.flushed_calls: dict[str, CallView] = {}
         self.flushed_turns = 0
+        self.rolled: dict[str, Any] = {}  # the leg's columns as the last flush wrote them
         self.heard = Heard(leg.number)
         self.refused = False  # of the last event that was not taken: it was no replay
         self.touched: set[str] = set()  # message ids whose call grew since the last flush
@@ -77,13 +82,14 @@ class Ingest:
             )
             for event, at in batch:
                 self._project(event, at)
-            self._calls(now)
-            self._roll_up(now)
-            budgets.warn(self.relay.pk)
+            self._roll_up(now, self._calls(now))
+            if budgets.limited(self.relay):  # as it was last polled: a new limit counts from then on
+                budgets.warn(self.relay.pk)
             bump(topic(self.relay.pk), RELAYS)
 
     def _project(self, event: CoreEvent, at: datetime) -> None:
         payload = event.payload
+        admitted = event.kind not in EFFECTS or effects.admitted(self.leg, event.kind, payload, at)
         if event.kind in FACT_KINDS:
             backing = payload.get("backing") if event.kind == "fact" else payload.get("pointer")
             Fact.objects.get_or_create(
@@ -110,7 +116,12 @@ class Ingest:
                 },
             )
         elif event.kind == "ledger":
-            self._ledger_row(event, at)
+            if admitted:
+                self._ledger_row(event, at)
+        elif event.kind == "ask":
+            about, step = str(payload.get("about") or "assumption"), str(payload.get("step") or "")
+            questions.ask(self.leg, event.seq, str(payload["question"]), about=about, step=step, now=at)
+            bump(INBOX)
         elif event.kind == "assumption":
             found = assumptions.assess(payload["source"], payload.get("confidence"))
             Assumption.objects.update_or_create(
@@ -131,7 +142,7 @@ class Ingest:
                 defaults={
                     "slug": str(payload["slug"])[:200],
                     "durability": str(payload.get("class") or "")[:40],
-                    "outcome": str(promotion.outcome_of(payload))[:12],
+                    "outcome": str(promotion.outcome_of(payload, consent=None if admitted else False))[:12],
                     "at": at,
                 },
             )
@@ -168,8 +179,12 @@ class Ingest:
             },
         )
 
-    def _calls(self, now: datetime) -> None:
-        """New and grown calls, and what they add to the leg and the relay: the sums reconcile exactly."""
+    def _calls(self, now: datetime) -> dict[str, Any]:
+        """New and grown calls, and what they add to the leg and the relay: the sums reconcile exactly.
+
+        Returns the changes of the leg's sums.
+        """
+        rows: list[Call] = []
         added = dict.fromkeys(("input_tokens", "cache_read", "cache_write_5m", "cache_write_1h", "output_tokens"), 0)
         spend, unpriced, calls = Decimal(0), 0, 0
         for key in self.touched:
@@ -178,18 +193,21 @@ class Ingest:
             if call is None or before == call:
                 continue
             tokens = _tokens(call)
-            row = {
-                **tokens,
-                "turn": call.turn,
-                "model": call.model[:120],
-                "main": call.main,
-                "resident_tokens": usage.resident(call.buckets) if call.main else 0,
-                "cache_reported": call.cache_reported,
-                "cost": call.cost,
-                "scripted": call.model.startswith("scripted"),
-                "at": now,
-            }
-            Call.objects.update_or_create(key=f"{self.leg.trace}:{key}", defaults={"leg": self.leg, **row})
+            rows.append(
+                Call(
+                    leg=self.leg,
+                    key=f"{self.leg.trace}:{key}",
+                    turn=call.turn,
+                    model=call.model[:120],
+                    main=call.main,
+                    resident_tokens=usage.resident(call.buckets) if call.main else 0,
+                    cache_reported=call.cache_reported,
+                    cost=call.cost,
+                    scripted=call.model.startswith("scripted"),
+                    at=now,
+                    **tokens,
+                )
+            )
             was = _tokens(before) if before else {}
             for name, count in tokens.items():
                 added[name] += count - was.get(name, 0)
@@ -200,37 +218,41 @@ class Ingest:
         self.touched.clear()
         turns = self.view.turns - self.flushed_turns
         self.flushed_turns = self.view.turns
-        Leg.objects.filter(pk=self.leg.pk).update(
-            calls=F("calls") + calls,
-            spend=F("spend") + spend,
-            unpriced_calls=F("unpriced_calls") + unpriced,
-            **{name: F(name) + value for name, value in added.items()},
-        )
+        if rows:
+            # one statement, whatever their number
+            Call.objects.bulk_create(rows, update_conflicts=True, unique_fields=["key"], update_fields=CALL_COLUMNS)
+        debits: dict[str, Any] = {
+            "turns_used": turns,
+            "output_used": added["output_tokens"],
+            "spend_used": spend,
+            "unpriced_calls": unpriced,
+        }
         Relay.objects.filter(pk=self.relay.pk).update(
-            turns_used=F("turns_used") + turns,
-            output_used=F("output_used") + added["output_tokens"],
-            spend_used=F("spend_used") + spend,
-            unpriced_calls=F("unpriced_calls") + unpriced,
-            last_data_at=now,
+            last_data_at=now, **{name: F(name) + value for name, value in debits.items() if value}
         )
+        sums: dict[str, Any] = {"calls": calls, "spend": spend, "unpriced_calls": unpriced, **added}
+        return {name: F(name) + value for name, value in sums.items() if value}
 
-    def _roll_up(self, now: datetime) -> None:
+    def _roll_up(self, now: datetime, sums: dict[str, Any]) -> None:
         view = self.view
-        Leg.objects.filter(pk=self.leg.pk).update(
-            turns=view.turns,
-            resident_tokens=view.resident,
-            peak_tokens=view.peak,
-            peak_turn=view.peak_turn,
-            last_growth=view.last_growth,
-            largest_result=view.largest_result,
-            tool_calls=view.tool_calls,
-            tool_errors=view.tool_errors,
-            fullness={str(tenth): counts for tenth, counts in sorted(view.fullness.items())},
-            unknown_events=view.unknown_events,
-            model=view.model[:120],
-            scripted=view.scripted,
-            last_event_at=now,
-        )
+        rolled: dict[str, Any] = {
+            "turns": view.turns,
+            "resident_tokens": view.resident,
+            "peak_tokens": view.peak,
+            "peak_turn": view.peak_turn,
+            "last_growth": view.last_growth,
+            "largest_result": view.largest_result,
+            "tool_calls": view.tool_calls,
+            "tool_errors": view.tool_errors,
+            "fullness": {str(tenth): list(counts) for tenth, counts in sorted(view.fullness.items())},
+            "unknown_events": view.unknown_events,
+            "model": view.model[:120],
+            "scripted": view.scripted,
+        }
+        # nobody else writes these: what is as it was last written costs nothing
+        changed = {name: value for name, value in rolled.items() if self.rolled.get(name, ...) != value}
+        Leg.objects.filter(pk=self.leg.pk).update(last_event_at=now, **changed, **sums)
+        self.rolled = rolled
 
 
 def _tokens(call: CallView) -> dict[str, int]:

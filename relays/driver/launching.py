@@ -11,7 +11,7 @@ from relays.agents.base import LegContext
 from relays.agents.channel import Channel
 from relays.agents.outliving import OutlivingAgent
 from relays.agents.process import AgentProcess
-from relays.driver import unheard
+from relays.driver import unheard, userfacts
 from relays.driver.claim import Claim
 from relays.driver.places import leg_folder
 from relays.driver.prepare import Ready
@@ -49,6 +49,7 @@ def launch(relay: Relay, leg: Leg, claim: Claim, ready: Ready, channel: Channel)
             token=token,
             marker=marker,
             args=relay.agent_args,
+            facts=userfacts.pointers(relay.pk),
         )
     )
     # the marker is stored before the process exists: whoever finds this leg later finds its strays

@@ -51,24 +51,28 @@ class Measure:
         self.git = git.store(relay)
         self._counted: tuple[tuple[str, int], progress.Made] | None = None
         self.lost_host = ""  # set when the leg ran on a host that fell silent: its tree cannot be seen from here
+        self._starts: list[datetime] | None = None  # of the last hour: none is added while this leg runs
         self._lost: tuple[str, bool] | None = None  # (tip, whether earlier work is gone from it): asked once for a tip
 
     def warm(self) -> None:
         """Ask now, while the agent works, what is asked once a leg; what fails is asked again where it counts."""
         with contextlib.suppress(StoreUnavailable):
             self.git.reached(reload.stores_for(self.relay, self.git).tip, ())
-        self.worktree.state()
+            self.worktree.entries()
+        self.cap(timezone.now())
 
     def look(self, *, statement_required: bool, candidates: tuple[str, ...] | None = None) -> Measured:
         """Tree as the agent left it, every backing pointer, done_when at the tip."""
         view = self.view
         stores: Stores | None = None
         why = ""
-        tree = self.worktree.state(view.tree_parked)
+        self.worktree.foresee()  # git looks at the tree while the stores are opened and asked about done_when
         try:
             stores = reload.stores_for(self.relay, self.git)
         except StoreUnavailable as error:
             why = error.evidence
+        done = reload.judge_done(self.relay, stores) if stores is not None else None
+        tree = self.worktree.state(view.tree_parked)
         if self.lost_host:
             # "its leg closes at the last recorded tip, tree unknown": what lies here is not what the agent left there
             tree = TreeState(dirty=(f"the tree on {self.lost_host} cannot be seen from here",), known=False)
@@ -80,7 +84,6 @@ class Measure:
         gate = externalize.gate(
             facts, answers, statement_required=statement_required, statement_holds=view.externalized
         )
-        done = reload.judge_done(self.relay, stores) if stores is not None else None
         tip = stores.tip if stores is not None else self.leg.end_sha
         if self.lost_host:
             tip = self._recorded_tip() or tip
@@ -137,7 +140,9 @@ class Measure:
         )
 
     def cap(self, now: datetime) -> rotation.CapVerdict:
-        return successor.cap(self.relay, self.policy, now)
+        if self._starts is None or not self.leg.started_at:
+            self._starts = successor.starts(self.relay, now)
+        return rotation.cap(self._starts, now, self.policy.rotations_per_hour)
 
     def green(self, tip: str) -> Green:
         if not self.policy.green:
@@ -168,7 +173,7 @@ class Measure:
         known = (measured.tip, self.view.last_seq)
         if self._counted is None or self._counted[0] != known:
             try:
-                self._counted = known, progress.of_leg(self.relay, self.leg, measured.stores)
+                self._counted = known, progress.of_leg(self.relay, self.leg, measured.stores, self.worktree)
             except StoreUnavailable:
                 return None
         return self._counted[1]

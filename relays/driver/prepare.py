@@ -38,6 +38,8 @@ from relays.models import Baton, Leg, LegState, Relay, RelayStatus, ResetTransac
 from relays.stores import ownconfig
 from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
+from relays.stores.git import GitStore
+from relays.stores.worktree import WorkTree
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +63,19 @@ class NotNow(Exception):
 class Prepare:
     """Takes one pending leg to `starting`, or the relay to where it belongs instead (NotNow)."""
 
-    def __init__(self, relay: Relay, leg: Leg, claim: Claim, policy: Policy, commands: Commands) -> None:
+    def __init__(
+        self,
+        relay: Relay,
+        leg: Leg,
+        claim: Claim,
+        policy: Policy,
+        commands: Commands,
+        store: GitStore | None = None,
+        tree: WorkTree | None = None,
+    ) -> None:
         self.relay, self.leg, self.claim, self.policy, self.commands = relay, leg, claim, policy, commands
+        # those that the leg is measured with, where it has some: what they know is not asked twice
+        self.git, self.tree = store or git.store(relay), tree or git.tree(relay)
         self.done: DoneVerdict | None = None  # step 8 of the ladder; for a watch, whether it may rest
 
     def run(self) -> Ready:
@@ -101,7 +114,7 @@ class Prepare:
         """The ladder, then what its outcome asks for; returns the baton that the leg starts from."""
         now = timezone.now()
         try:
-            stores = reload.stores_for(self.relay)
+            stores = reload.stores_for(self.relay, self.git)
         except StoreUnavailable:
             stores = None  # the climb says why
         if stores is not None:
@@ -143,7 +156,7 @@ class Prepare:
 
     def _judge_done_without_baton(self) -> None:
         try:
-            stores = reload.stores_for(self.relay)
+            stores = reload.stores_for(self.relay, self.git)
         except reload.BranchGone as error:
             self._page_fault(error.evidence)
         except StoreUnavailable as error:
@@ -183,12 +196,12 @@ class Prepare:
         if Baton.objects.filter(leg=row.leg_id, why="stale").exists():
             return  # a baton that was rebuilt speaks for the store, not for the leg: its first verdict stands
         score = fidelity.score([check.verdict for check in reloaded.ladder.checks if check.pointer])
-        with transaction.atomic():
-            self.claim.hold()
-            Leg.objects.filter(pk=row.leg_id).update(
-                fidelity_verified=score.verified, fidelity_dangling=score.dangling, fidelity_unknown=score.unknown
-            )
-        coverage.keep(row, reloaded, self.claim)
+        fidelities = {
+            "fidelity_verified": score.verified,
+            "fidelity_dangling": score.dangling,
+            "fidelity_unknown": score.unknown,
+        }
+        coverage.keep(row, reloaded, self.claim, fidelities)
 
     def _held_by_another(self) -> None:
         with transaction.atomic():
@@ -201,7 +214,7 @@ class Prepare:
         if self.policy.workspace == "in_place":
             return
         try:
-            said = worktrees.ready(self.relay, self.leg, start)
+            said = worktrees.ready(self.relay, self.leg, start, self.git, self.tree)
         except StoreUnavailable as error:
             self._unknown(f"worktree {self.relay.worktree}: {error.evidence}")
         self._say("worktree", said)
@@ -211,7 +224,7 @@ class Prepare:
         if self.policy.workspace != "in_place":
             return
         try:
-            found = git.tree(self.relay).branch()
+            found = self.tree.branch()
         except StoreUnavailable as error:
             self._unknown(f"worktree {self.relay.worktree}: {error.evidence}")
         if found != self.relay.branch:
@@ -230,12 +243,12 @@ class Prepare:
     def _lay_back(self, row: Baton | None) -> str:
         """Lay parked work back; a tree that somebody left dirty is stored first, so that nothing is lost."""
         wip = rebaton.read(row).cursor.wip_tree if row else ""
-        tree = git.tree(self.relay)
+        tree = self.tree
         try:
             state = tree.state(False)
             if state.dirty or state.operation:
                 found = worktrees.store_found(self.relay, self.leg, tree)
-                store = git.store(self.relay)
+                store = self.git
                 if wip and found and store.tree(found) == store.tree(wip):
                     return "applied"
                 if wip and found:
@@ -261,9 +274,10 @@ class Prepare:
         return str(path)
 
     def _to_starting(self, cursor: str, laid_back: str) -> None:
-        window = window_for(self.policy, "")
+        # a model that the start named; else the leg's first call names it
+        window = window_for(self.policy, str(self.relay.agent_args.get("model", "")))
         try:
-            reflog_lines = len(git.tree(self.relay).reflog())
+            reflog_lines = len(self.tree.reflog())
         except StoreUnavailable as error:
             self._unknown(f"worktree {self.relay.worktree}: {error.evidence}")
         lint = ownconfig.lint(Path(self.relay.git_dir))  # an agent before this one may have written to it

@@ -12,6 +12,7 @@ from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
 from relays.stores.git import CommitRecord, GitStore
 from relays.stores.issues import IssueFile
+from relays.stores.worktree import WorkTree
 
 BATCH = 500  # values of one look-up: databases bound the number of parameters
 COMPARED = 1000  # commits whose changes are compared at a boundary
@@ -28,11 +29,14 @@ class Made:
     rows: tuple[str, ...]
 
 
-def of_leg(relay: Relay, leg: Leg, stores: Stores) -> Made:
-    """Judge the leg's work between its cursor and the tip. Raises StoreUnavailable."""
+def of_leg(relay: Relay, leg: Leg, stores: Stores, worktree: WorkTree | None = None) -> Made:
+    """Judge the leg's work between its cursor and the tip. Raises StoreUnavailable.
+
+    `worktree`: the relay's, where one is open already.
+    """
     cursor = leg.cursor_sha or relay.start_sha
     records = stores.git.commits_between(cursor, stores.tip)
-    created = set(git.tree(relay).created_shas(leg.reflog_lines))
+    created = set((worktree or git.tree(relay)).created_shas(leg.reflog_lines))
     facts = [
         progress.CommitFact(
             sha=record.sha,

@@ -196,7 +196,7 @@ def mirror(relay: Relay, leg: Leg | None, mirrors: Sequence[Mirror], now: dateti
     will, None where no leg has ended yet."""
     rows = []
     for one in mirrors:
-        row_id = f"{relay.pk}.{leg.number if leg else 'r'}.p{one.decision}"
+        row_id = f"{mirror_head(relay, leg, one.decision)}{one.decision}"
         rows.append(
             LedgerRow.objects.create(
                 id=row_id,
@@ -211,6 +211,15 @@ def mirror(relay: Relay, leg: Leg | None, mirrors: Sequence[Mirror], now: dateti
     if rows:
         _owe(relay, Outbox.Kind.LEDGER_REF, rows[-1].pk, now)
     return tuple(Artifact(Kind.LEDGER, row.pk) for row in rows)
+
+
+def mirror_head(relay: Relay, leg: Leg | None, decision: int) -> str:
+    """How the id of a decision's mirror begins, before its number. The rows of a relay that was taken up here came with
+    the numbers of another house's decisions: where one of them has the name, noughts tell them apart."""
+    head = f"{relay.pk}.{leg.number if leg else 'r'}.p"
+    while LedgerRow.objects.filter(pk=f"{head}{decision}").exists():
+        head += "0"
+    return head
 
 
 def mirrors_owed(relay: Relay, leg: Leg, previous: batons.Baton | None) -> tuple[Artifact, ...]:

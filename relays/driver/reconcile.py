@@ -14,7 +14,7 @@ from typing import TypeVar
 from django.db.models import F, Q
 from django.utils import timezone
 
-from relays.driver import advance, gates, outbox
+from relays.driver import advance, causes, gates, outbox
 from relays.models import Heartbeat, Relay, RelayStatus
 from relays.sessions import jobs
 
@@ -43,7 +43,9 @@ def reconcile() -> int:
     _try("outbox", outbox.carry_out)
     _try("gates that expire", partial(gates.expire, now))
     _try("imports", partial(jobs.ring_due, now))
-    return started + _looks(now, min(until, time.monotonic() + LOOKS_TAKE))
+    started += _looks(now, min(until, time.monotonic() + LOOKS_TAKE))
+    _try("gates whose cause is gone", partial(causes.look, now, min(until, time.monotonic() + LOOKS_TAKE)))
+    return started
 
 
 def _try(what: str, step: Callable[[], Answer]) -> Answer | None:

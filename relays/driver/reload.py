@@ -117,7 +117,10 @@ def judge_done(
 ) -> DoneVerdict:
     """The relay's own done_when at the tip; a `cmd` clause from its kept answer for this tip, else unknown."""
     done = donewhen.parse(relay.done_when)
-    commands = cmd_answers if cmd_answers is not None else kept_commands(relay, stores.tip)
+    commands = cmd_answers
+    if commands is None:
+        asked = any(clause.kind == "cmd" for clause in done.clauses)
+        commands = kept_commands(relay, stores.tip) if asked else {}
     return donewhen.evaluate(done, stores.clause_answers(done, commands))
 
 

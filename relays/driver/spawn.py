@@ -36,14 +36,19 @@ def looker(relay_id: str) -> bool:
     return _start(relay_id, "look", relay_id)
 
 
-def _start(relay_id: str, *verb: str) -> bool:
+def reserve(relay_id: str) -> bool:
+    """Whether a supervisor may be started now: none lives, and none was just started. Nobody else starts one then."""
     now = timezone.now()
     if claim.locked_here(relay_id):
         _end_hung(relay_id, now)
         return False
     DriverClaim.objects.get_or_create(relay_id=relay_id)
     due = Q(spawned_at__isnull=True) | Q(spawned_at__lt=now - START_GRACE)
-    if not DriverClaim.objects.filter(due, relay_id=relay_id).update(spawned_at=now):
+    return bool(DriverClaim.objects.filter(due, relay_id=relay_id).update(spawned_at=now))
+
+
+def _start(relay_id: str, *verb: str) -> bool:
+    if not reserve(relay_id):
         return False
     folder = places.relay_folder(relay_id)
     folder.mkdir(parents=True, exist_ok=True)

@@ -36,6 +36,15 @@ def running(leg: Leg, claim: Claim, now: datetime) -> None:
     leg.refresh_from_db()
 
 
+def runs_again(relay_id: str, leg_pk: int, now: datetime) -> None:
+    """The leg's back-off is over, because its agent is back or because it ends; in the caller's transaction.
+
+    The relay runs again, and its running time counts from now on.
+    """
+    if change_relay(relay_id, RelayStatus.RUNNING, frm=[RelayStatus.WAITING], now=now, next_at=None):
+        Leg.objects.filter(pk=leg_pk).update(charged_until=now)
+
+
 def back_to_pending(leg: Leg, claim: Claim, error: str) -> None:
     """No first event came: the leg may be started again."""
     with transaction.atomic():

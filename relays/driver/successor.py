@@ -13,7 +13,7 @@ from relays.core.events import Event as CoreEvent
 from relays.core.legview import LegView
 from relays.core.policy import Policy
 from relays.core.vocabulary import Reason
-from relays.driver import budgets
+from relays.driver import budgets, userfacts
 from relays.driver.changes import change_gate, change_relay
 from relays.models import (
     OPEN_STATES,
@@ -47,14 +47,19 @@ def new_trace() -> str:
     return f"tr-{secrets.token_hex(12)}"
 
 
-def cap(relay: Relay, policy: Policy, now: datetime) -> rotation.CapVerdict:
-    """The rotation cap: entries are the starts of successors after RELAY_ROTATED in the last hour."""
-    starts = Leg.objects.filter(
+def starts(relay: Relay, now: datetime) -> list[datetime]:
+    """When successors were started after RELAY_ROTATED in the last hour; no further one while a leg of theirs runs."""
+    found = Leg.objects.filter(
         relay=relay,
         started_at__gt=now - rotation.CAP_WINDOW,
         reset_in__old_leg__reason=Reason.ROTATED,
     ).values_list("started_at", flat=True)
-    return rotation.cap([start for start in starts if start], now, policy.rotations_per_hour)
+    return [start for start in found if start]
+
+
+def cap(relay: Relay, policy: Policy, now: datetime) -> rotation.CapVerdict:
+    """The rotation cap: entries are the starts of successors after RELAY_ROTATED in the last hour."""
+    return rotation.cap(starts(relay, now), now, policy.rotations_per_hour)
 
 
 def last_number(relay_id: str) -> int | None:
@@ -91,7 +96,7 @@ def make(
         # what is handed over; whether it still is the relay's own objective the reload judges, and asks
         pin=carried.objective if carried else relay.pin,
         baton=baton.text.encode(),
-        user_facts=(),
+        user_facts=userfacts.pointers(relay.pk),
     )
     ResetTransaction.objects.create(
         old_leg=old,

@@ -4,9 +4,10 @@ import logging
 
 from django.db import DatabaseError, transaction
 
-from relays.driver import advance, budgets, spawn
+from relays.driver import advance, budgets
 from relays.driver.changes import RELAYS, bump, fenced, topic
 from relays.driver.claim import AlreadyDriven, Claim, LostClaim, kernel_lock, take
+from relays.driver.supervised import Host
 from relays.driver.supervisor import Supervisor
 from relays.models import Leg, Relay
 from relays.stores.gitrun import plain
@@ -16,22 +17,24 @@ __all__ = ["Supervisor", "supervise"]
 log = logging.getLogger(__name__)
 
 
-def supervise(leg_pk: int) -> str:
-    """Drive one leg to its end, whatever state it is found in. Returns one line that says what happened."""
+def supervise(leg_pk: int, host: Host | None = None) -> str:
+    """Drive one leg to its end, whatever state it is found in. Returns one line that says what happened.
+
+    `host`: the process that drives this leg, where it may drive the successor too; else that gets one of its own.
+    """
     leg = Leg.objects.select_related("relay").filter(pk=leg_pk).first()
     if leg is None:
         return f"leg {leg_pk} is not known"
     policy = budgets.policy_of(leg.relay)
     try:
         with kernel_lock(leg.relay_id):
-            claim = take(leg.relay_id, policy.host_patience)
+            claim, well = take(leg.relay_id, policy.host_patience), False
             try:
                 leg.refresh_from_db()
-                supervisor = Supervisor(leg, claim)
+                supervisor = Supervisor(leg, claim, host)
                 with fenced(claim.hold):
                     said = supervisor.run()
-                # after a failure the grace of a spawn stays: what fails at once is not tried in a hot loop
-                spawn.forget_spawn(leg.relay_id)
+                well = True
             except (AlreadyDriven, LostClaim):
                 raise
             except Exception as error:
@@ -39,10 +42,10 @@ def supervise(leg_pk: int) -> str:
                 _say_why(claim, f"the supervisor failed and is started again: {type(error).__name__}: {error}")
                 raise
             finally:
-                _release(claim)
-        if not supervisor.drain.shutdown:
+                _release(claim, well)
+        if not (supervisor.drain.shutdown or (host is not None and host.down)):
             # what a bell would lead to, without the way over the broker; reconcile finds it if we die before
-            advance.advance(leg.relay_id)
+            advance.advance(leg.relay_id, host.start if host is not None else None)
         return said
     except AlreadyDriven as error:
         return f"{error}: driven already"
@@ -65,9 +68,10 @@ def _say_why(claim: Claim, why: str) -> None:
         log.error("%s: %s (and it could not be written down: %s)", claim.relay_id, plain(why), error)
 
 
-def _release(claim: Claim) -> None:
+def _release(claim: Claim, well: bool) -> None:
     """A claim that cannot be given back is taken over all the same: its holder's process is gone then."""
     try:
-        claim.release()
+        # after a failure the grace of a spawn stays: what fails at once is not tried in a hot loop
+        claim.release(next_at_once=well)
     except DatabaseError as error:
         log.error("%s: the claim could not be given back: %s", claim.relay_id, error)

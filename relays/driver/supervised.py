@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
+from typing import Protocol
 
 from django.db import transaction
 from django.utils import timezone
@@ -21,12 +22,14 @@ from relays.core.lifecycle import EndDecision
 from relays.core.vocabulary import Cause, Mode
 from relays.driver import budgets, commands
 from relays.driver.attached import Attached
+from relays.driver.backing_off import BackOff
 from relays.driver.boundaries import Boundaries
 from relays.driver.claim import Claim
 from relays.driver.draining import Drain
 from relays.driver.ending import Ending, Judged, charge_wall, forced_by
 from relays.driver.ingest import Ingest
 from relays.driver.measure import Measure
+from relays.driver.window import Window
 from relays.models import Boundary, Leg, LegState, Relay, RelayStatus
 
 POLL = 0.4  # seconds between two looks at the database
@@ -34,10 +37,19 @@ BEAT = 2.0  # seconds between two heartbeats
 STOP_GRACE = 10.0  # seconds that an agent has to exit after it was told `stop`
 
 
+class Host(Protocol):
+    """A process that drives legs one after the other. `down`: it was asked to end, between two legs perhaps."""
+
+    down: bool
+
+    def start(self, relay_id: str, leg_pk: int) -> bool: ...
+
+
 class Supervised:
     """The state of one supervised leg."""
 
-    def __init__(self, leg: Leg, claim: Claim) -> None:
+    def __init__(self, leg: Leg, claim: Claim, host: Host | None = None) -> None:
+        self.host = host
         self.relay: Relay = leg.relay
         self.relay.refresh_from_db()
         self.leg, self.claim = leg, claim
@@ -50,6 +62,8 @@ class Supervised:
         self.boundaries = Boundaries(self.relay, leg, claim, self.measure)
         self.line = Attached(self.relay, leg, claim)
         self.drain = Drain(self.relay, leg, claim)
+        self.back_off = BackOff(self.relay, leg, claim, self.view)
+        self.window = Window(leg, claim)
         self.asked = True  # a boundary was asked since the last main call: the program can be held
         self.last_event = time.monotonic()
         self.waiting_since: float | None = None  # no further model call, but tools still run
@@ -61,8 +75,8 @@ class Supervised:
         self.commands.impatient = self._impatient
 
     def _at_once(self) -> Cause | None:
-        """What a person wants now, without a safe point."""
-        if self.relay.stop == "now":
+        """What a person wants now, without a safe point; a leg in back-off has nothing that a stop would drain."""
+        if self.relay.stop == "now" or (self.relay.stop and self.leg.state == LegState.BACKOFF):
             return Cause.STOP
         return Cause.PARK_NOW if self.relay.park == "now" else None
 
@@ -101,7 +115,7 @@ class Supervised:
         now = timezone.now()
         with transaction.atomic():
             self.claim.hold(now)
-            if self.leg.started_at and self.line.agent is not None:
+            if self.leg.started_at and self.line.agent is not None and self.leg.state != LegState.BACKOFF:
                 self.leg.charged_until = charge_wall(self.relay.pk, self.leg.pk, now, self.leg.charged_until)
         self.line.keep_up()
         return True
@@ -111,7 +125,7 @@ class Supervised:
     def _end(self, cause: Cause | None, *, judged_at_boundary: bool = False) -> str:
         """Judge the leg on the tree as it stands, record, tell the agent, wait for its end, close."""
         self.ingest.flush(timezone.now())
-        crashed = cause in (Cause.AGENT_CRASH, Cause.SILENCE, Cause.SUPERVISOR_CRASH)
+        crashed = cause in (Cause.AGENT_CRASH, Cause.SILENCE, Cause.SUPERVISOR_CRASH, Cause.SIGN_IN)
         candidates = self._last_candidates() if crashed else None
         if cause in (Cause.PARK_NOW, Cause.STOP) and self.after_boundary:
             candidates = ()  # in mid-turn there is no boundary, so no next action was offered
@@ -137,11 +151,13 @@ class Supervised:
         return self._finish(judged)
 
     def _finish(self, judged: Judged) -> str:
-        self.line.end(STOP_GRACE, self._late_lines)
+        code = self.line.end(STOP_GRACE, self._late_lines, False)
         self._keep_last_words()
         now = timezone.now()
         with transaction.atomic():
             self.claim.hold(now)
+            if code is not None:
+                Leg.objects.filter(pk=self.leg.pk).update(exit_code=code)
             charge_wall(self.relay.pk, self.leg.pk, min(now, self._died_at(now)), self.leg.charged_until)
         judged = self.ending.again(judged, now)
         status = self.ending.close(judged)

@@ -18,6 +18,7 @@ from relays.agents import process
 from relays.agents.base import AgentArgError
 from relays.agents.channel import ChannelError
 from relays.agents.process import LaunchError
+from relays.core.backoff import Trouble
 from relays.core.boundary import BoundaryDecision, Step
 from relays.core.events import UNREAD, parse_line
 from relays.core.vocabulary import Cause, Hold, Mode
@@ -42,7 +43,9 @@ class Supervisor(Supervised):
     """Drives one leg: starts its agent or takes it over, asks the rules at each boundary, and ends it."""
 
     def run(self) -> str:
-        signal.signal(signal.SIGTERM, self._on_term)
+        before = signal.signal(signal.SIGTERM, self._on_term)
+        if self.host is not None and self.host.down:  # after the last leg, and before this one listened
+            self.drain.shutdown = True
         leave = False
         try:
             return self._drive()
@@ -59,7 +62,9 @@ class Supervisor(Supervised):
             raise
         finally:
             self.commands.close()
+            self.measure.worktree.forget()
             self.line.let_go(leave=leave)
+            signal.signal(signal.SIGTERM, before)
 
     def _drive(self) -> str:
         state = self.leg.state
@@ -88,12 +93,15 @@ class Supervisor(Supervised):
         if self.relay.status != RelayStatus.READY:
             return f"{self.leg}: relay is {self.relay.status}"
         now = timezone.now()
-        with transaction.atomic():
-            self.claim.hold(now)
-            done = asked.carry_out(self.relay.pk, now)
-        if done:
-            return f"{self.leg}: not started; relay {done}"
-        ready = Prepare(self.relay, self.leg, self.claim, self.policy, self.commands).run()
+        if self.relay.park or self.relay.stop:  # as it was just read; what is asked for later the start itself finds
+            with transaction.atomic():
+                self.claim.hold(now)
+                done = asked.carry_out(self.relay.pk, now)
+            if done:
+                return f"{self.leg}: not started; relay {done}"
+        ready = Prepare(
+            self.relay, self.leg, self.claim, self.policy, self.commands, self.measure.git, self.measure.worktree
+        ).run()
         try:
             self._launch(ready)
             first = self._wait_for_first_event()
@@ -158,6 +166,8 @@ class Supervisor(Supervised):
         last = said.filter(kind="boundary").order_by("-seq").values_list("seq", flat=True).first() or 0
         self.after_boundary = said.filter(seq__gt=last).count()
         self.asked = not said.filter(seq__gt=last, kind="usage", payload__chain="main").exists()
+        self.back_off.taken_over()
+        self.back_off.heard()
         deadline = time.monotonic() + COME_BACK
         while not self.queue and not self.line.back:
             if self.line.exited or time.monotonic() > deadline:
@@ -212,7 +222,12 @@ class Supervisor(Supervised):
             return self._asked_again(event.seq, now) if event.kind == "boundary" and self.line.outlives else ""
         self.last_event = time.monotonic()
         self.after_boundary += 1
+        self.back_off.heard()
+        if self.view.trouble == Trouble.SIGN_IN and (self.relay.mode == Mode.ENFORCE or self.leg.drain_reason):
+            self.ingest.flush(now)
+            return self._end(Cause.SIGN_IN)
         if event.kind == "usage" and event.payload.get("chain") == "main":
+            self.window.heard(self.view.model, self.policy)
             if self.view.resident > self.leg.ceiling_tokens and not self.asked and self.relay.mode == Mode.ENFORCE:
                 self.ingest.flush(now)
                 return self._end(Cause.OVERRUN)
@@ -284,7 +299,10 @@ class Supervisor(Supervised):
             return self._end(self.waiting_for, judged_at_boundary=True)
         if self.line.exited:
             return self._agent_ended()
-        silent = time.monotonic() - self.last_event
+        self.back_off.tick()
+        if self.back_off.retries_over(self.policy):
+            return self._end(Cause.SILENCE)
+        silent = time.monotonic() - max(self.last_event, self.back_off.patient_until)
         if silent > self.policy.silence_limit.total_seconds() and not self.view.in_flight:
             return self._end(Cause.SILENCE)
         self._beat()
@@ -301,6 +319,8 @@ class Supervisor(Supervised):
             Leg.objects.filter(pk=self.leg.pk).update(exit_code=code)
         # a result is a boundary with nothing after it
         has_result = self.view.boundaries > 0 and self.after_boundary == 0
+        if self.view.trouble == Trouble.SIGN_IN:
+            return self._end(Cause.SIGN_IN)
         return self._end(Cause.AGENT_EXIT if code == 0 and has_result else Cause.AGENT_CRASH)
 
     def _on_term(self, _signum: int, _frame: FrameType | None) -> None:

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 
 from relays.agents import tree
 from relays.core import travel
+from relays.driver import userfacts
 from relays.models import OPEN_GATES, GateEpisode, Outbox, Relay
 from relays.stores import travel as travel_store
 from relays.stores.base import StoreUnavailable
@@ -66,6 +67,7 @@ def of(relay: Relay) -> travel.Record:
             legs=spent.legs,
             queries=spent.queries,
         ),
+        user_facts=list(userfacts.pointers(relay.pk)),
         gates=[
             travel.GateRecord(token=gate.token, items=[_line(item) for item in gate.items[:ITEMS]]) for gate in gates
         ],

@@ -24,15 +24,17 @@ LINK_BYTES = 8192  # of a `.git` file; no path is longer
 LOCK_AGE = 30.0  # seconds; a lock that is younger may be that of a person's git
 
 
-def ready(relay: Relay, leg: Leg, start: str) -> list[str]:
+def ready(relay: Relay, leg: Leg, start: str, store: GitStore, tree: WorkTree) -> list[str]:
     """Make the worktree, or bring the one that is there back to its branch. Raises StoreUnavailable.
 
-    Returns what was found and done about it, a line each: nothing is put aside without a word.
+    `store`, `tree`: the relay's own, open already. Returns what was found and done about it, a line each: nothing is
+    put aside without a word.
     """
     path = Path(relay.worktree)
     said = ["no repository knew the folder any more; it was tied again"] if _tie_again(relay, path, start) else []
+    own: Path | None = None
     if (path / ".git").is_file():
-        tree = git.tree(relay)
+        own = tree.git_dir
         _drop_left_locks(relay, tree)
         if tree.branch() == relay.branch and (before := _moved_from(tree)):
             # what lies here is that commit, and not the undoing of what came since
@@ -41,8 +43,8 @@ def ready(relay: Relay, leg: Leg, start: str) -> list[str]:
         if tree.branch() != relay.branch:
             said += _leave(relay, leg, tree)
             if tree.branch() != relay.branch:  # else an operation that was dropped led back to it
-                checkout.switch_worktree(git.store(relay), path, relay.branch, start)
-    checkout.add_worktree(git.store(relay), path, relay.branch, start)
+                checkout.switch_worktree(store, path, relay.branch, start)
+    checkout.add_worktree(store, path, relay.branch, start, own)
     return said
 
 

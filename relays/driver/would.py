@@ -94,6 +94,8 @@ def judge(relay: Relay, stores: Stores | None, claim: Claim, now: datetime) -> i
     bounds = budgets.policy_of(relay).baton
     read = {row.pk: baton for row in rows if (baton := batons.read(row.text, bounds).baton) is not None}
     places = {pk: [at.pointer for at in pointers_of(baton) if at.pointer is not None] for pk, baton in read.items()}
+    if not places:
+        return 0
     answers = stores.resolve(pointer for pointers in places.values() for pointer in pointers)
     with transaction.atomic():
         claim.hold(now)
@@ -102,8 +104,7 @@ def judge(relay: Relay, stores: Stores | None, claim: Claim, now: datetime) -> i
             WouldBe.objects.filter(pk=pk).update(
                 verified=score.verified, dangling=score.dangling, unknown=score.unknown, judged_at=now
             )
-        if places:
-            bump(topic(relay.pk))
+        bump(topic(relay.pk))
     return len(places)
 
 
@@ -125,7 +126,7 @@ def _judge(measure: Measure, decision: BoundaryDecision, measured: Measured) -> 
     made, why = None, "the repository did not answer"
     if measured.stores is not None:
         try:
-            made = progress.of_leg(measure.relay, measure.leg, measured.stores)
+            made = progress.of_leg(measure.relay, measure.leg, measured.stores, measure.worktree)
         except StoreUnavailable as error:
             why = error.evidence
     run = core_progress.after_leg(measure.relay.empty_run, made.progress.total if made else None)

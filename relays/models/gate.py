@@ -35,6 +35,8 @@ class GateEpisode(models.Model):
     items = models.JSONField(default=list)  # one line each: what is asked
     blocks = models.CharField(max_length=40, default=NEXT_LEG)
     error = models.TextField(default="", blank=True)  # of a failed start
+    closed_why = models.TextField(default="", blank=True)  # of one that lost its cause: one line
+    looked_at = models.DateTimeField(null=True, blank=True)  # whether its cause still stands
     opened_at = models.DateTimeField()
     state_at = models.DateTimeField()
     round = models.PositiveIntegerField(default=0)  # approvals count only in the round they were given in

@@ -9,7 +9,8 @@ from relays.models.relay import Relay
 class LedgerRow(models.Model):
     """`id` is `<relay>.<leg>.<source><n>`: a reader can tell whose row it is without a look-up.
 
-    Source `e` = event `n` of that leg, `c` = the command line, `d` = the driver, `p` = a person's decision.
+    Source `e` = event `n` of that leg, `q` = a question that it asked, `c` = the command line, `d` = the driver,
+    `p` = a person's decision.
     """
 
     id = models.CharField(primary_key=True, max_length=80)

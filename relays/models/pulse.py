@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from django.db.models import F
-
-from relays.models.live import Pulse, Topic
+from relays.models.live import raise_number
 
 _fence: ContextVar[Callable[[], object] | None] = ContextVar("fence", default=None)
 
@@ -33,15 +31,4 @@ def bump(*topics: str) -> int:
     """
     if (hold := _fence.get()) is not None:
         hold()
-    if not Pulse.objects.filter(pk=1).update(number=F("number") + 1):
-        Pulse.objects.get_or_create(pk=1)
-        Pulse.objects.filter(pk=1).update(number=F("number") + 1)
-    number = Pulse.objects.values_list("number", flat=True).get(pk=1)
-    # one statement for all of them: every boundary and every flush comes through here
-    Topic.objects.bulk_create(
-        [Topic(name=name, number=number) for name in dict.fromkeys(topics)],
-        update_conflicts=True,
-        unique_fields=["name"],
-        update_fields=["number"],
-    )
-    return number
+    return raise_number(topics)

@@ -8,7 +8,7 @@ from typing import Any
 
 from relays.core.baton import read
 from relays.core.vocabulary import Ask
-from relays.models import Baton, Decision, GateEpisode, GateState
+from relays.models import NEXT_LEG, Baton, Decision, GateEpisode, GateState
 
 
 def standing(
@@ -45,9 +45,10 @@ def standing_refusal(relay_id: str) -> GateEpisode | None:
     """An episode that was refused or expired: while it stands, the relay stays parked.
 
     "Refuse leaves it parked with stop / new objective / reopen": it stands until it is reopened, or where the refusal
-    stated a new objective, or said with a next action what a goal in prose still lacks. At most three queries.
+    stated a new objective, or said with a next action what a goal in prose still lacks. One that kept another step
+    waiting keeps only that. At most three queries.
     """
-    mine = GateEpisode.objects.filter(relay_id=relay_id)
+    mine = GateEpisode.objects.filter(relay_id=relay_id, blocks=NEXT_LEG)
     reopened = mine.filter(reopened_from__isnull=False).values("reopened_from")
     closed = list(
         mine.filter(state__in=[GateState.REFUSED, GateState.EXPIRED])

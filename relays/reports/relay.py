@@ -13,6 +13,7 @@ from typing import Any
 
 from relays.core import budget, policy, readout
 from relays.core.baton import read
+from relays.core.userfacts import UserFact
 from relays.core.vocabulary import Token, token
 from relays.models import (
     LIVE_STATES,
@@ -30,7 +31,7 @@ from relays.models import (
     RelayStatus,
     Verification,
 )
-from relays.reports import approvals
+from relays.reports import approvals, userfacts
 from relays.reports.gate import headline
 from relays.reports.legs import totals
 
@@ -208,16 +209,17 @@ def kpis(relay: Relay) -> Kpis:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Pin and region beside the verdicts. `lease` None = no region is held."""
+    """Pin, region and what people gave every leg, beside the verdicts. `lease` None = no region is held."""
 
     lease: RegionLease | None
     axes: tuple[budget.AxisLeft, ...]
+    facts: tuple[UserFact, ...]
 
 
 def side(relay: Relay) -> Side:
-    """One query."""
+    """Two queries."""
     lease = RegionLease.objects.filter(relay=relay).first()
-    return Side(lease, budget.left(rules_of(relay).envelope, relay.spent))
+    return Side(lease, budget.left(rules_of(relay).envelope, relay.spent), userfacts.standing(relay.pk))
 
 
 Pair = tuple[str, str]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from relays.core import baton as batons
 from relays.core import reset
 from relays.models import Baton, ResetTransaction
+from relays.reports import userfacts
 
 #: why a baton was written -> what wrote it, in words
 WRITTEN_BY = {"decision": "a decision", "stale": "a rebuilt cursor", "wake": "a watch that woke"}
@@ -25,7 +26,8 @@ class Seeded:
 def of(record: ResetTransaction) -> Seeded | None:
     """The seed of the leg behind a rotation; of one that has not started, as it stands. None where no record says.
 
-    One query beside the new leg. The seed is made of nothing but its baton and constants, so that the baton proves it.
+    One query beside the new leg, and one for the facts where its baton is another than the rotation's. The seed is made
+    of nothing but constants, its baton, and the pointers of decisions, so that these prove it.
     """
     leg = record.new_leg
     handed = Baton.objects.filter(leg=record.old_leg_id)
@@ -39,7 +41,8 @@ def of(record: ResetTransaction) -> Seeded | None:
     baton = batons.read(row.text).baton
     if baton is None:
         return None
-    facts = [part["pointer"] for part in parts if part.get("kind") == "user_fact" and part.get("pointer")]
+    # a decision on them writes a baton too, so that those of the rotation may not be the leg's own any more
+    facts = [one.pointer for one in userfacts.standing(leg.relay_id, leg.started_at)]
     try:
         seed = reset.seed(reset.PREAMBLE, baton.objective, row.text.encode(), facts)
     except reset.SeedError:

@@ -34,7 +34,7 @@ from relays.models import (
     RelayStatus,
     ResetTransaction,
 )
-from relays.reports import advisory, seed
+from relays.reports import advisory, seed, userfacts
 from relays.reports.gate import branch_tip, seen_digests
 from relays.reports.legs import Held, holds_by_leg
 from relays.reports.relay import rules_of, warned
@@ -259,6 +259,7 @@ def status(relay_id: str) -> dict[str, Any]:
         "progress": relay.progress_total,
         "warnings": [{"axis": low.axis.axis, **low.axis.plain} for low in warned(relay)],
         "findings": list(relay.findings),
+        "facts": userfacts.as_mapping(userfacts.standing(relay.pk)),
         "advisory": advisory.as_mapping(advisory.advice(relay)),
         "verdict_details": {name: {"what": line.what, "numbers": line.numbers} for name, line in lines.items()},
     }

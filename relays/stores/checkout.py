@@ -21,8 +21,10 @@ _LONG: Final = 300.0  # seconds; a whole tree is written
 _FILLING: Final = "Relaysite has not filled it yet"
 
 
-def add_worktree(repo: GitStore, path: Path, branch: str, start_sha: str) -> None:
+def add_worktree(repo: GitStore, path: Path, branch: str, start_sha: str, own: Path | None = None) -> None:
     """A work tree at `path` on `branch`, made at `start_sha` where the branch does not exist. Once made, it is kept.
+
+    `own`: its own git directory, where that is known already.
 
     Raises StoreUnavailable when the path is taken by something else or the branch is checked out elsewhere. Filters
     that only the repository's own config names are not run.
@@ -35,7 +37,7 @@ def add_worktree(repo: GitStore, path: Path, branch: str, start_sha: str) -> Non
     if real in listed and listed[real].branch == branch and (path / ".git").is_file():
         if listed[real].lock == _FILLING:
             _fill_worktree(repo, path)
-        _keep_reflog(path)
+        _keep_reflog(own or _own_git_dir(path))
         return
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise StoreUnavailable(
@@ -59,7 +61,7 @@ def add_worktree(repo: GitStore, path: Path, branch: str, start_sha: str) -> Non
     args = ["--work-tree=.", "worktree", "add", "-q", "--no-checkout", "--lock", "--reason", _FILLING, *again, *new]
     run(args, cwd=repo.git_dir, user_config=True)
     _fill_worktree(repo, path)
-    _keep_reflog(path)
+    _keep_reflog(_own_git_dir(path))
 
 
 def _fill_worktree(repo: GitStore, path: Path) -> None:
@@ -117,9 +119,9 @@ def _own_config(repo: GitStore, git_dir: Path) -> Iterator[dict[str, str]]:
         yield env
 
 
-def _keep_reflog(path: Path) -> None:
+def _keep_reflog(own: Path) -> None:
     """Progress is read from HEAD's reflog; git appends to one that exists, whatever core.logAllRefUpdates says."""
-    log = _own_git_dir(path) / "logs" / "HEAD"
+    log = own / "logs" / "HEAD"
     if os.path.lexists(log):
         return  # what lies there is judged by whoever reads it
     try:

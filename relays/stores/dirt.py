@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from relays.stores.base import StoreUnavailable
-from relays.stores.gitrun import Capped, plain, text
+from relays.stores.gitrun import Begun, Capped, plain, text
 
 if TYPE_CHECKING:
     from relays.stores.worktree import WorkTree
@@ -23,6 +23,17 @@ PARK_BYTES: Final = 256 << 20  # the largest file that is parked; larger ones be
 REPOSITORIES: Final = 32  # inside the work tree; more are not looked into
 DEPTH: Final = 3  # of repositories in repositories
 MORE: Final = "more changed paths than can be listed"
+
+#: it is not sent into submodules: their own config would be obeyed there
+STATUS: Final = (
+    "status",
+    "--porcelain=v2",
+    "-z",
+    "--untracked-files=all",
+    "--no-renames",
+    "--no-ahead-behind",
+    "--ignore-submodules=dirty",
+)
 
 _ENTRY: Final = re.compile(rb"(.) ([0-7]{6}) ([0-9a-f]{40,64}) [0-3]\t(.+)", re.DOTALL)
 
@@ -58,13 +69,16 @@ class Entries:
     unseen: tuple[tuple[bytes, str], ...]
 
 
-def scan(tree: "WorkTree") -> tuple[Dirt, ...]:
-    """All dirt, in the order of `git status`; then what that does not show. Raises StoreUnavailable."""
+def scan(tree: "WorkTree", foreseen: Begun | None = None) -> tuple[Dirt, ...]:
+    """All dirt, in the order of `git status`; then what that does not show. Raises StoreUnavailable.
+
+    `foreseen`: a `git status` that was begun before.
+    """
     root = os.fsencode(tree.top())
     entries = tree.entries()
     within = _dirty_repositories(tree, root, entries.repositories)
     found: dict[bytes, Dirt] = {}
-    for raw, inside in _status(tree):
+    for raw, inside in _status(tree, foreseen):
         found[raw] = _look(root, raw, inside or raw in within)
     for raw in _changed_unseen(tree, root, entries.unseen):
         found.setdefault(raw, _look(root, raw, False, hidden=True))
@@ -73,19 +87,10 @@ def scan(tree: "WorkTree") -> tuple[Dirt, ...]:
     return tuple(found.values())
 
 
-def _status(tree: "WorkTree") -> list[tuple[bytes, bool]]:
-    """What git itself calls changed. It is not sent into submodules: their own config would be obeyed there."""
-    args = [
-        "status",
-        "--porcelain=v2",
-        "-z",
-        "--untracked-files=all",
-        "--no-renames",
-        "--no-ahead-behind",
-        "--ignore-submodules=dirty",
-    ]
+def _status(tree: "WorkTree", foreseen: Begun | None) -> list[tuple[bytes, bool]]:
+    """What git itself calls changed."""
     sink = Capped(STATUS_BYTES)
-    result = tree.git(args, sink=sink)
+    result = (foreseen or tree.begin(STATUS)).result(sink=sink)
     if "could not open directory" in result.err:
         raise StoreUnavailable("a folder of the work tree cannot be read", where=str(tree.path))
     found: list[tuple[bytes, bool]] = []
@@ -112,10 +117,18 @@ def _look(root: bytes, raw: bytes, inside: bool, hidden: bool = False) -> Dirt:
     return Dirt(raw, inside, odd, there.st_size if stat.S_ISREG(mode) else 0, hidden)
 
 
-def entries(tree: "WorkTree") -> Entries:
-    """The index, read once: other repositories in it, and entries marked assume-unchanged or skip-worktree."""
+def index_args(tree: "WorkTree") -> list[str]:
+    """What `entries` asks git."""
+    return ["-C", str(tree.top()), "ls-files", "-v", "--stage", "-z"]
+
+
+def entries(tree: "WorkTree", foreseen: Begun | None = None) -> Entries:
+    """The index, read once: other repositories in it, and entries marked assume-unchanged or skip-worktree.
+
+    `foreseen`: a process that was begun before.
+    """
     sink = Capped(INDEX_BYTES)
-    tree.git(["-C", str(tree.top()), "ls-files", "-v", "--stage", "-z"], sink=sink)
+    (foreseen or tree.begin(index_args(tree))).result(sink=sink)
     if sink.full:
         raise StoreUnavailable("the index is too large to be looked through", where=str(tree.path))
     places: list[bytes] = []

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from relays.core.pointers import Answer, Kind, PointerError, Verdict, check_ref
-from relays.stores import gitwrite, history
+from relays.stores import gitwrite, history, loose
 from relays.stores.base import BadName, StoreUnavailable
 from relays.stores.gitrun import (
     TIMEOUT,
@@ -61,6 +61,7 @@ class GitStore:
         self._reached: dict[str, frozenset[str]] = {}
         self._trees: Kept[str, str] = Kept(64)
         self._lists: Kept[str, tuple[str, ...]] = Kept(2)
+        self._listing: loose.Listing | None = None  # of the tree that was listed last: the next one differs a little
         self._files: Kept[tuple[str, str], bytes | None] = Kept(16)
         self._branches: dict[str, str] = {}  # tip -> branch it was asked as, for evidence
 
@@ -148,7 +149,10 @@ class GitStore:
 
     def ref(self, name: str) -> str | None:
         """The SHA of one full ref name, or None where it does not exist."""
-        return self.refs(need_ref(name)).get(name)
+        found = loose.ref(self.git_dir, need_ref(name))
+        if found is not None and len(found) == self.sha_length and readable(self.git_dir / "packed-refs"):
+            return found  # as nearly always, and it is known without a process
+        return self.refs(name).get(name)
 
     def tip(self, branch: str) -> str | None:
         """The SHA of a branch (or of a full ref name), or None where it does not exist."""
@@ -197,10 +201,13 @@ class GitStore:
             reach = self._further(need_sha(tip))
             if reach is None:
                 reach = frozenset(self.objects(["rev-list", tip, "--"], timeout=WALK).out.decode("ascii").split())
-            while len(self._reached) >= REACHED:
-                del self._reached[next(iter(self._reached))]
-            self._reached[tip] = reach
+            self._keep_reach(tip, reach)
         return self._reached[tip]
+
+    def _keep_reach(self, tip: str, reach: frozenset[str]) -> None:
+        while len(self._reached) >= REACHED:
+            del self._reached[next(iter(self._reached))]
+        self._reached[tip] = reach
 
     def _further(self, tip: str) -> frozenset[str] | None:
         """What a tip reaches that stands on the last one: only what is new is walked. None where it does not."""
@@ -209,6 +216,10 @@ class GitStore:
         last, reach = list(self._reached.items())[-1]
         if tip in reach:
             return None
+        place = self._check_objects()
+        new = None if place.shallow else loose.above(place.objects, tip, last, reach)
+        if new is not None:
+            return reach | new
         result = self.objects(["rev-list", "--boundary", tip, f"^{last}", "--"], ok=(0, 128))
         lines = result.out.decode("ascii", "replace").split() if result.code == 0 else []
         # the last tip is a boundary exactly when a commit above it was walked
@@ -291,9 +302,14 @@ class GitStore:
         """The tree of a commit. Raises StoreUnavailable where there is no such commit."""
         if len(need_sha(sha)) != self.sha_length:
             raise StoreUnavailable(f"{sha[:12]} is no commit here")
-        self._check_objects()
+        place = self._check_objects()
         asked = ["rev-parse", "-q", "--verify", "--end-of-options", f"{sha}^{{tree}}"]
-        return self._trees.of(sha, lambda: self.objects(asked).out.decode("ascii").strip())
+
+        def ask() -> str:
+            made = loose.commit(place.objects, sha)
+            return made[0] if made is not None else self.objects(asked).out.decode("ascii").strip()
+
+        return self._trees.of(sha, ask)
 
     def commits_between(self, cursor: str | None, tip: str) -> list[CommitRecord]:
         """The commits that `tip` has and `cursor` has not, oldest first; None: all. A fixed number of processes."""
@@ -302,7 +318,12 @@ class GitStore:
         return history.commits(self.objects, cursor and need_sha(cursor), need_sha(tip))
 
     def shas_between(self, cursor: str, tip: str) -> tuple[str, ...]:
-        """The commits that `tip` has and `cursor` has not, oldest first, by SHA alone; one process."""
+        """The commits that `tip` has and `cursor` has not, oldest first, by SHA alone; one process, mostly none."""
+        self._check_objects()
+        if need_sha(cursor) not in self._reached and (reach := self._further(cursor)) is not None:
+            self._keep_reach(cursor, reach)
+        if need_sha(tip) in self._reached.get(cursor, ()):
+            return ()
         out = self.objects(["rev-list", "--reverse", "--topo-order", need_sha(tip), f"^{need_sha(cursor)}", "--"]).out
         return tuple(out.decode("ascii").split())
 
@@ -312,11 +333,17 @@ class GitStore:
         """The bytes of one file in a commit's tree, or None where the tree has no such file; else as `read_files`."""
         self._check_objects()
         found = self._files.of(
-            (sha, path), lambda: self.read_files(sha, [path], limit)[path], lambda found: len(found or b"") <= SMALL
+            (sha, path), lambda: self._read_file(sha, path, limit), lambda found: len(found or b"") <= SMALL
         )
         if len(found or b"") > limit:
             raise StoreUnavailable(f"{path}: more than {limit} bytes")
         return found
+
+    def _read_file(self, sha: str, path: str, limit: int) -> bytes | None:
+        store = self.facts.objects
+        made = loose.commit(store, need_sha(sha))
+        found = loose.blob(store, made[0], need_path(path)) if made is not None else None
+        return found[0] if found is not None else self.read_files(sha, [path], limit)[path]
 
     def read_files(self, sha: str, paths: Sequence[str], limit: int = FILE_BYTES) -> dict[str, bytes | None]:
         """The bytes of files in a commit's tree, None where the tree has no such file; one process, two when some fail.
@@ -357,9 +384,23 @@ class GitStore:
         return self._lists.of(sha, lambda: self._paths(need_sha(sha)))
 
     def _paths(self, sha: str) -> tuple[str, ...]:
-        out = self.objects(["ls-tree", "-r", "-z", sha]).out
-        entries = (entry.partition(b"\t") for entry in out.split(b"\0") if entry)
-        return tuple(text(path) for head, _, path in entries if not head.startswith(b"160000 "))
+        store = self.facts.objects
+        made = loose.commit(store, sha) if self._listing is not None else None
+        found = loose.listing(store, made[0], self._listing) if made is not None and self._listing is not None else None
+        self._listing = found or self._listed(sha)
+        return tuple(text(path) for path in self._listing.files)
+
+    def _listed(self, sha: str) -> loose.Listing:
+        files: list[bytes] = []
+        folders: dict[bytes, str] = {}
+        for entry in self.objects(["ls-tree", "-r", "-t", "-z", sha]).out.split(b"\0"):
+            head, _, path = entry.partition(b"\t")
+            _, kind, of = [*head.split(b" "), b"", b""][:3]
+            if kind == b"tree":
+                folders[path] = of.decode("ascii")
+            elif kind == b"blob":
+                files.append(path)
+        return loose.Listing.of(files, folders)
 
     def diff(self, old: str, new: str, max_bytes: int) -> str:
         """The difference of two commits as text of at most `max_bytes` bytes; a last line says when it was cut."""

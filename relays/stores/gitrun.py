@@ -7,9 +7,11 @@ a process or a path". Every call has a time limit; no call fetches, asks for a p
 import contextlib
 import os
 import re
+import selectors
 import signal
 import subprocess
 import tempfile
+import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,6 +27,8 @@ from git import Git
 from git.exc import GitCommandNotFound
 
 TIMEOUT: Final = 20.0  # seconds
+_CHUNK: Final = 1 << 16
+_ERR_BYTES: Final = 1 << 20  # of messages that are kept
 
 _FLAGS: Final = (
     "--no-pager",
@@ -107,59 +111,126 @@ def run(
     `sink`: a file that takes the output instead of `GitResult.out`.
     Raises StoreUnavailable when the exit code is not in `ok`, when the time is over, or when there is no git.
     """
+    return begin(args, cwd=cwd, stdin=stdin, env=env, user_config=user_config).result(timeout=timeout, ok=ok, sink=sink)
+
+
+def begin(
+    args: Sequence[str],
+    *,
+    cwd: Path,
+    stdin: bytes | BinaryIO | None = None,
+    env: Mapping[str, str] | None = None,
+    user_config: bool = False,
+) -> "Begun":
+    """Start `git <args>` as `run` does, and leave the answer for later. One that nobody asks for is ended.
+
+    Raises StoreUnavailable when it cannot be started.
+    """
     scrub()
     for watcher in watchers:
         watcher(args)
     # -C, not GitPython's working directory: that one expands $NAME in paths, and falls back to the present directory
     command = [Git.GIT_PYTHON_GIT_EXECUTABLE or "git", *_FLAGS, "-C", str(cwd), *args]
     environment = {**_ENV, **({} if user_config else _NO_CONFIG), **(env or {})}
-    with tempfile.TemporaryFile() as spool:
+    with contextlib.ExitStack() as stack:
         source: BinaryIO | None = None
         if isinstance(stdin, bytes):
-            spool.write(stdin)
-            spool.seek(0)
-            source = spool
+            source = cast("BinaryIO", stack.enter_context(tempfile.TemporaryFile()))
+            source.write(stdin)
+            source.seek(0)
         elif stdin is not None:
             source = stdin
         try:
-            if sink is None:
-                # a group of its own, so that whatever git started ends with it when the time is over
-                started = Git(os.sep).execute(command, source, as_process=True, env=environment, start_new_session=True)
-                code, out, err = _answer(cast("subprocess.Popen[bytes]", started.proc), timeout)
-            else:
-                code, out, err = Git(os.sep).execute(
-                    command,
-                    source,
-                    with_extended_output=True,
-                    with_exceptions=False,
-                    stdout_as_string=False,
-                    strip_newline_in_stdout=False,
-                    kill_after_timeout=timeout,
-                    env=environment,
-                    output_stream=sink,
-                )
+            # a group of its own, so that whatever git started ends with it when the time is over
+            started = Git(os.sep).execute(command, source, as_process=True, env=environment, start_new_session=True)
         except GitCommandNotFound as error:
             raise StoreUnavailable("git is not installed", fix="install git and try again") from error
         except (OSError, ValueError) as error:
             raise StoreUnavailable(f"git could not start: {type(error).__name__}", where=str(cwd)) from error
-    result = GitResult(code, b"" if sink is not None else out, err)
-    if code not in ok:
-        raise unavailable(result, cwd, timeout)
-    return result
+    return Begun(started, cwd)
 
 
-def _answer(process: subprocess.Popen[bytes], timeout: float) -> tuple[int, bytes, str]:
+class Begun:
+    """A git process that was started. Its answer is asked for once, or it is dropped."""
+
+    def __init__(self, started: Git.AutoInterrupt, cwd: Path) -> None:
+        self._started = started
+        self._cwd = cwd
+        self._asked = False
+        self.began = time.monotonic()
+
+    def drop(self) -> None:
+        """End it: nobody asks for its answer. Safe to repeat."""
+        if not self._asked and self._started.proc is not None:
+            self._asked = True
+            _kill(cast("subprocess.Popen[bytes]", self._started.proc))
+
+    __del__ = drop
+
+    def result(self, *, timeout: float = TIMEOUT, ok: Collection[int] = (0,), sink: Sink | None = None) -> GitResult:
+        """What it said, as `run` promises; `timeout` counts from now."""
+        process = cast("subprocess.Popen[bytes]", self._started.proc)
+        self._asked = True
+        try:
+            if sink is None:
+                code, out, err = _answer(process, timeout)
+            else:
+                code, out, err = _poured(process, timeout, sink)
+        except (OSError, ValueError) as error:
+            _kill(process)
+            raise StoreUnavailable(f"git could not be read: {type(error).__name__}", where=str(self._cwd)) from error
+        result = GitResult(code, out, err)
+        if code not in ok:
+            raise unavailable(result, self._cwd, timeout)
+        return result
+
+
+def _answer(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[int, bytes, str]:
     """Exit code, output and messages. Waited for here: a watchdog thread would cost a fifth of a short question."""
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        for pipe in (process.stdout, process.stderr):
-            if pipe is not None:
-                pipe.close()
-        return process.wait(), b"", f"it did not complete in {timeout:g} s"
+        return _kill(process), b"", f"it did not complete in {timeout:g} s"
     return process.returncode, out, text(err).removesuffix("\n")
+
+
+def _poured(process: "subprocess.Popen[bytes]", timeout: float, sink: Sink) -> tuple[int, bytes, str]:
+    """The same, with the output poured into `sink` as it comes."""
+    deadline = time.monotonic() + timeout
+    err = Capped(_ERR_BYTES)
+    with selectors.DefaultSelector() as waits:
+        for pipe, into in ((process.stdout, sink), (process.stderr, err)):
+            if pipe is not None:
+                waits.register(pipe, selectors.EVENT_READ, into)
+        while waits.get_map():
+            ready = waits.select(max(deadline - time.monotonic(), 0))
+            if not ready and time.monotonic() >= deadline:
+                return _kill(process), b"", f"it did not complete in {timeout:g} s"
+            for key, _ in ready:
+                chunk = os.read(key.fd, _CHUNK)
+                if chunk:
+                    key.data.write(chunk)
+                else:
+                    waits.unregister(key.fileobj)
+    try:
+        code = process.wait(max(deadline - time.monotonic(), 0.1))
+    except subprocess.TimeoutExpired:
+        return _kill(process), b"", f"it did not complete in {timeout:g} s"
+    _close(process)
+    return code, b"", text(bytes(err.kept)).removesuffix("\n")
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> int:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    _close(process)
+    return process.wait()
+
+
+def _close(process: "subprocess.Popen[bytes]") -> None:
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
 
 
 def unavailable(result: GitResult, cwd: Path, timeout: float = TIMEOUT) -> StoreUnavailable:

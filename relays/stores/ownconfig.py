@@ -8,17 +8,22 @@ objects in it are the repository's, its config is ours and holds of theirs only 
 
 import os
 import re
+import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from relays.stores import loose
 from relays.stores.base import StoreUnavailable
 from relays.stores.gitrun import plain, run, text
+from relays.stores.kept import Kept
 from relays.stores.plainfile import read_plain
 
 CONFIG_BYTES: Final = 1 << 20
+REMEMBERED: Final = 1 << 16  # bytes of a config that is kept once it was read
 
 #: settings that say how files look and can start nothing; a value of any other form is left out
 KEPT: Final = frozenset(
@@ -73,8 +78,14 @@ def settings(common_dir: Path, git_dir: Path) -> dict[str, str]:
 
 def _read(path: Path) -> dict[str, str]:
     raw = read_plain(path, CONFIG_BYTES, f"the repository's {path.name}")
-    if not raw:
-        return {}
+    return dict(_parsed.of(raw, lambda: _parse(raw), lambda _: len(raw) <= REMEMBERED)) if raw else {}
+
+
+#: what the same bytes say never changes
+_parsed: Final[Kept[bytes, dict[str, str]]] = Kept(8)
+
+
+def _parse(raw: bytes) -> dict[str, str]:
     out = run(["config", "--file", "-", "--null", "--list"], cwd=Path(os.sep), stdin=raw).out
     pairs = (entry.partition("\n") for entry in text(out).split("\0") if entry)
     # a key without "=" means true
@@ -97,25 +108,58 @@ def harmless(found: Mapping[str, str]) -> str:
 @contextmanager
 def instead(git_dir: Path, common_dir: Path, config: str) -> Iterator[dict[str, str]]:
     """The environment under which git in that work tree reads `config` in place of the repository's own."""
+    ours = Instead()
     try:
-        folder = tempfile.TemporaryDirectory(prefix="relay-config-")
-    except OSError as error:
-        raise StoreUnavailable(f"no temporary folder can be made: {error.strerror}") from error
-    with folder as name:
-        own = Path(name)
-        try:
-            (own / "config").write_text(config, encoding="ascii")
-            for part in _SHARED:
-                if not os.path.lexists(common_dir / part):
-                    continue
-                os.symlink(common_dir / part, own / part)
-        except OSError as error:
-            raise StoreUnavailable(f"no temporary folder can be filled: {error.strerror}") from error
-        yield {
+        yield ours.env(git_dir, common_dir, config)
+    finally:
+        ours.remove()
+
+
+class Instead:
+    """The common directory of our own for one work tree, kept from call to call and looked through before each.
+
+    It is gone with whoever holds it.
+    """
+
+    def __init__(self) -> None:
+        self._place = ""
+        self.remove: Callable[[], object] = lambda: None
+
+    def env(self, git_dir: Path, common_dir: Path, config: str) -> dict[str, str]:
+        """As `instead` promises. Raises StoreUnavailable."""
+        wanted = {part: place for part in _SHARED if os.path.lexists(place := f"{common_dir}/{part}")}
+        if not self._place or not _holds(self._place, wanted, config):
+            self._make(wanted, config)
+        return {
             "GIT_DIR": str(git_dir),
-            "GIT_COMMON_DIR": name,
+            "GIT_COMMON_DIR": self._place,
             "GIT_OBJECT_DIRECTORY": str(common_dir / "objects"),
         }
+
+    def _make(self, wanted: Mapping[str, str], config: str) -> None:
+        self.remove()
+        try:
+            self._place = tempfile.mkdtemp(prefix="relay-config-")
+        except OSError as error:
+            raise StoreUnavailable(f"no temporary folder can be made: {error.strerror}") from error
+        self.remove = weakref.finalize(self, shutil.rmtree, self._place, ignore_errors=True)
+        try:
+            Path(self._place, "config").write_text(config, encoding="ascii")
+            for part, place in wanted.items():
+                os.symlink(place, os.path.join(self._place, part))
+        except OSError as error:
+            raise StoreUnavailable(f"no temporary folder can be filled: {error.strerror}") from error
+
+
+def _holds(folder: str, wanted: Mapping[str, str], config: str) -> bool:
+    """Whether the folder holds these links and that config, and nothing else: an agent may have written there, too."""
+    try:
+        if set(os.listdir(folder)) != {"config", *wanted}:
+            return False
+        linked = all(os.readlink(os.path.join(folder, part)) == place for part, place in wanted.items())
+    except OSError:
+        return False
+    return linked and loose.read(Path(folder, "config"), CONFIG_BYTES) == config.encode("ascii")
 
 
 def lint(git_dir: Path) -> list[str]:

@@ -69,13 +69,15 @@ def no_traps(path: Path) -> None:
         link = read_plain(git_dir, _NAME_BYTES, "the work tree's .git") or b""
         git_dir = root / os.fsdecode(link.removeprefix(b"gitdir:").strip())
     common = common_dir(git_dir)
-    own = [git_dir / name for name in ("HEAD", "index", "gitdir", "config.worktree")]
-    shared = [common / name for name in _SHARED]
-    rules = [] if root is None else [root / name for name in (".gitignore", ".gitattributes", ".gitmodules")]
-    for place in [*own, *shared, *rules]:
+    # plain names: they are looked at before every question about a work tree, and a Path costs more than the look
+    own = [f"{git_dir}/{name}" for name in ("HEAD", "index", "gitdir", "config.worktree")]
+    shared = [f"{common}/{name}" for name in _SHARED]
+    rules = [] if root is None else [f"{root}/{name}" for name in (".gitignore", ".gitattributes", ".gitmodules")]
+    for name in [*own, *shared, *rules]:
         try:
-            mode = place.stat().st_mode
+            mode = os.stat(name).st_mode
         except (OSError, ValueError):
             continue
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a folder keeps nobody waiting: git says what is wrong
-            raise StoreUnavailable(f"{place.name}, which git reads, is not a file", where=str(place.parent))
+            place, _, file = name.rpartition("/")
+            raise StoreUnavailable(f"{file}, which git reads, is not a file", where=place)

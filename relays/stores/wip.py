@@ -73,6 +73,7 @@ def _copy_index(tree: "WorkTree", own: Path) -> None:
         return
     try:
         shutil.copyfile(real, own)  # a copy: it knows which files are unchanged, so they are not read again
+        shutil.copystat(real, own)  # as old, too: what changed in the moment that it was written is told by its age
     except OSError as error:
         raise StoreUnavailable(f"the index cannot be copied: {error.strerror or error}", where=str(real)) from error
 

@@ -7,17 +7,18 @@ user, with the user's git config as the agent's git reads it; of the repository'
 import os
 import re
 import stat
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from relays.core.safepoint import TreeState
-from relays.stores import dirt, ownconfig, wip
+from relays.stores import dirt, loose, ownconfig, wip
 from relays.stores.base import StoreUnavailable
 from relays.stores.checkout import add_worktree, checkout_for_command, remove_worktree
 from relays.stores.git import GitStore
-from relays.stores.gitrun import TIMEOUT, GitResult, Sink, is_sha, plain, run, text
+from relays.stores.gitrun import TIMEOUT, Begun, GitResult, Sink, begin, is_sha, plain, run, text
 from relays.stores.plainfile import common_dir, no_traps, read_plain
 
 __all__ = ["ReflogEntry", "WorkTree", "add_worktree", "checkout_for_command", "remove_worktree"]
@@ -51,6 +52,7 @@ class ReflogEntry:
     message: str
 
 
+FORESEEN: Final = 1.0  # seconds that a look which was begun before is taken for one of now
 REFLOG_BYTES: Final = 64 << 20  # some 350,000 moves of HEAD
 _NAME_BYTES: Final = 1 << 16  # of a file that holds one path
 
@@ -68,6 +70,9 @@ class WorkTree:
         self._git_dir: Path | None = None
         self._link: tuple[int, ...] = ()
         self._config: tuple[tuple[object, ...], str] | None = None
+        self._ours = ownconfig.Instead()
+        self._foreseen: Begun | None = None
+        self._foreseen_index: tuple[tuple[int, ...], Begun] | None = None
         self._entries: tuple[tuple[int, ...], dirt.Entries] | None = None
 
     @property
@@ -113,15 +118,38 @@ class WorkTree:
         sink: Sink | None = None,
     ) -> GitResult:
         """Run git in the work tree, with the user's own config; of the repository's, nothing that runs a program."""
+        return self.begin(args, stdin=stdin, env=env).result(ok=ok, timeout=timeout, sink=sink)
+
+    def begin(self, args: Sequence[str], *, stdin: bytes | None = None, env: Mapping[str, str] | None = None) -> Begun:
+        """Start git as `git` runs it, and leave the answer for later."""
         git_dir = self.git_dir
         no_traps(self.path)
         # named by us: a `core.worktree` in the repository's own config would aim these commands at another folder
         here = [f"--work-tree={self._root()}", *args]
-        with ownconfig.instead(git_dir, common_dir(git_dir), self._settings(git_dir)) as ours:
-            around = {**ours, **(env or {})}
-            return run(
-                here, cwd=self.path, stdin=stdin, env=around, ok=ok, timeout=timeout, user_config=True, sink=sink
-            )
+        around = {**self._ours.env(git_dir, common_dir(git_dir), self._settings(git_dir)), **(env or {})}
+        return begin(here, cwd=self.path, stdin=stdin, env=around, user_config=True)
+
+    def foresee(self) -> None:
+        """Start what the next `state` asks, so that it runs beside whatever is done until then. Never raises.
+
+        For a caller to whom the tree is the same now and then; what began longer than FORESEEN ago is asked anew.
+        """
+        self.forget()
+        try:
+            index = _identity(self.git_dir / "index")
+            if self._entries is None or not index or self._entries[0] != index:
+                self._foreseen_index = index, self.begin(dirt.index_args(self))
+            self._foreseen = self.begin(dirt.STATUS)
+        except StoreUnavailable:
+            self.forget()
+
+    def forget(self) -> None:
+        """End what `foresee` began and nobody asked for."""
+        begun = [self._foreseen, self._foreseen_index and self._foreseen_index[1]]
+        self._foreseen = self._foreseen_index = None
+        for one in begun:
+            if one is not None:
+                one.drop()
 
     def _settings(self, git_dir: Path) -> str:
         """Our config for this repository, made again when its own has changed."""
@@ -142,15 +170,21 @@ class WorkTree:
     def entries(self) -> dirt.Entries:
         """What the index says of other repositories and of entries that git does not look at; read when it changed."""
         index = _identity(self.git_dir / "index")
+        foreseen, self._foreseen_index = self._foreseen_index, None
         if self._entries is None or not index or self._entries[0] != index:
-            self._entries = index, dirt.entries(self)
+            begun = foreseen[1] if foreseen is not None and foreseen[0] == index else None
+            self._entries = index, dirt.entries(self, begun)
         return self._entries[1]
 
     # what it looks like -------------------------------------------------------------------------------------------
 
     def head(self) -> str:
         """The SHA that HEAD stands at. Raises StoreUnavailable before the first commit."""
-        sha = self.git(["rev-parse", "-q", "--verify", "HEAD"], ok=(0, 1)).out.decode("ascii", "replace").strip()
+        name = loose.head(self.git_dir)
+        sha = (loose.ref(common_dir(self.git_dir), name) if name else None) or ""
+        if not sha:
+            out = self.git(["rev-parse", "-q", "--verify", "HEAD"], ok=(0, 1)).out
+            sha = out.decode("ascii", "replace").strip()
         if not is_sha(sha):
             raise StoreUnavailable("the branch has no commit yet", where=str(self.path))
         return sha
@@ -182,8 +216,10 @@ class WorkTree:
 
     def branch(self) -> str | None:
         """The branch that is checked out, or None when HEAD is detached."""
-        name = text(self.git(["symbolic-ref", "-q", "HEAD"], ok=(0, 1)).out).strip()
-        return name.removeprefix("refs/heads/") or None
+        said = loose.head(self.git_dir)
+        if said is None:
+            said = text(self.git(["symbolic-ref", "-q", "HEAD"], ok=(0, 1)).out).strip()
+        return said.removeprefix("refs/heads/") or None
 
     def state(self, parked: bool = False) -> TreeState:
         """The tree now. Never raises: one that cannot be read is `known=False`, and `dirty` has the line that says why.
@@ -192,11 +228,18 @@ class WorkTree:
         all but what lies inside another repository (a submodule, or a repository made inside this one), what is no
         file, link or folder, and files that are too large.
         """
+        if self._foreseen is not None and time.monotonic() - self._foreseen.began > FORESEEN:
+            self.forget()
+        foreseen, self._foreseen = self._foreseen, None
         try:
             operation = self.operation()
-            found = dirt.scan(self)
+            found = dirt.scan(self, foreseen)
         except StoreUnavailable as error:
             return TreeState(dirty=(plain(error.evidence),), known=False)
+        finally:
+            self.forget()
+            if foreseen is not None:
+                foreseen.drop()
         dirty = tuple(one.path for one in found)
         whole = tuple(one.path for one in found if one.whole)
         if not parked:
@@ -205,7 +248,8 @@ class WorkTree:
 
     def operation(self) -> str:
         """What git is in the middle of, or ""; `index.lock` is somebody's running command (or its remains)."""
-        return next((name for entry, name in _UNDER_WAY if os.path.lexists(self.git_dir / entry)), "")
+        git_dir = self.git_dir
+        return next((name for entry, name in _UNDER_WAY if os.path.lexists(f"{git_dir}/{entry}")), "")
 
     def stash_count(self) -> int:
         """How many stashes were made on the branch that is checked out here (the list is one for all work trees).

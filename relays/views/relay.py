@@ -16,7 +16,8 @@ from django.views.decorators.http import require_POST, require_safe
 from relays import access
 from relays.actions import park as parking
 from relays.actions import resume as resuming
-from relays.actions.base import Actor, NotPermitted, Outcome, Refused
+from relays.actions import userfacts
+from relays.actions.base import Actor, NotPermitted, Outcome, Refused, Usage
 from relays.charts import flat as flat_chart
 from relays.models import Relay, RelayStatus
 from relays.reports import advisory, diffs, flat, legs
@@ -49,7 +50,7 @@ def relay(request: HttpRequest, relay_id: str) -> HttpResponseBase:
         **_kpis(found),
         **_series(found, data),
         **_legs(found, request),
-        **_side(found),
+        **_side(found, rights),
         **_records(found, request),
         "chart": _chart(data),
         "flat": data,
@@ -67,7 +68,7 @@ def _part(request: HttpRequest, found: Relay, rights: frozenset[str], part: str)
         "series": lambda: _series(found, flat.flat(found.pk)),
         "chart": lambda: {"text": json.dumps(_chart(flat.flat(found.pk)), separators=(",", ":"))},
         "legs": lambda: _legs(found, request),
-        "side": lambda: _side(found),
+        "side": lambda: _side(found, rights),
         "records": lambda: _records(found, request),
     }
     name = f"_{part}.html" if part != "chart" else "_chart.json"
@@ -117,11 +118,12 @@ def _legs(found: Relay, request: HttpRequest) -> dict[str, object]:
     return {**_here(found), "legs": legs.legs(found, timezone.now(), before=before), "before": before}
 
 
-def _side(found: Relay) -> dict[str, object]:
+def _side(found: Relay, rights: frozenset[str]) -> dict[str, object]:
     lines = status_report.verdict_lines(found)
     return {
         **_here(found),
         "side": report.side(found),
+        "may_state": OPERATE in rights and not found.final,
         "advice": advisory.advice(found),
         "verdicts": list(lines.items()),
         "readout": report.readout_rows(status_report.operator_readout(found)),
@@ -164,7 +166,8 @@ def _csv(found: Relay, of: str) -> HttpResponseBase:
 def _forms(found: Relay) -> list[tuple[str, str]]:
     """Forms that stand for the whole life of the page; a button of a refreshed region names its form."""
     forms = [(name, reverse(f"relay_{name}", args=[found.pk])) for name in ACTS]
-    return [*forms, ("verify", reverse("baton_verify", args=[found.pk, 0]))]
+    facts = ("facts", reverse("relay_facts", args=[found.pk]))
+    return [*forms, facts, ("verify", reverse("baton_verify", args=[found.pk, 0]))]
 
 
 def _act(request: HttpRequest, relay_id: str, act: Callable[[Actor, str], Outcome]) -> HttpResponse:
@@ -179,6 +182,31 @@ def _act(request: HttpRequest, relay_id: str, act: Callable[[Actor, str], Outcom
         messages.error(request, str(refusal))
     else:
         messages.success(request, _said(outcome))
+    response = HttpResponseRedirect(reverse("relay", args=[found.pk]))
+    response.status_code = 303
+    return response
+
+
+@require_POST
+def facts(request: HttpRequest, relay_id: str) -> HttpResponse:
+    """State a fact, pin a pointer, or take one back: `do` is fact, pin, or the kind and pointer of what goes."""
+    found = access.load_relay(request, relay_id)
+    access.require(request, OPERATE)
+    do, text = request.POST.get("do", ""), request.POST.get("stated", "")
+    try:
+        kind, _, pointer = do.partition(" ")
+        if kind not in ("fact", "pin"):
+            raise Usage(f"{found.pk}: say whether it is a fact or a pin")
+        if pointer:
+            userfacts.remove(actor_of(request), found.pk, "pin" if kind == "pin" else "fact", pointer)
+        else:
+            (userfacts.add_pin if kind == "pin" else userfacts.add_fact)(actor_of(request), found.pk, text)
+    except NotPermitted as refusal:
+        raise PermissionDenied(str(refusal)) from refusal
+    except Refused as refusal:
+        messages.error(request, str(refusal))
+    else:
+        messages.success(request, "Recorded: the next leg is given what stands now.")
     response = HttpResponseRedirect(reverse("relay", args=[found.pk]))
     response.status_code = 303
     return response

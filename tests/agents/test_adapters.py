@@ -109,6 +109,7 @@ def test_env_names():
         {},
         {"items": "1"},
         {"items": 20, "dirty": True, "plant": 0, "next": 2, "pace": 0.25},
+        {"retry": "overload", "pace": "0.1"},
         {"overrun": "1", "crash": "1", "park": "0", "only": "0", "pace": "2"},
     ],
 )
@@ -133,6 +134,7 @@ def test_flags_of_the_scripted_worker_that_are_allowed(args):
         ("pace", "1e3"),
         ("pace", "3601"),
         ("only", "1.5"),
+        ("retry", "1"),
         ("item", "1"),
         ("__class__", "1"),
     ],

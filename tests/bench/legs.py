@@ -6,6 +6,7 @@ does not spend between an answer and its next question is the driver's.
 
 import json
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -41,12 +42,14 @@ def rows(folder: Path, legs: int, boundaries: int) -> list[Row]:
     alone = _relay(folder, "alone", legs, boundaries)
     _drive_here(alone.pk)
     apart = _relay(folder, "apart", legs, boundaries)
+    rung = time.monotonic()
     _drive_by_processes(apart.pk, legs)
     here, there = _ran(folder, "alone", legs), _ran(folder, "apart", legs)
     waits = [wait * 1000 for leg in (*here, *there) for wait in leg.waits[:-1]]  # the last one ends the leg
     return [
-        _per_leg("driver's time a leg, supervisor in one process", here),
-        _per_leg("driver's time a leg, a supervisor process each", there),
+        _per_leg("driver's time a leg, supervised in this process", here),
+        _per_leg("driver's time a leg, in processes that the driver starts", there),
+        Row("a supervisor's process, from the bell to its first agent", there[0].began - rung, "s"),
         Row(
             "boundary decision, 95 in 100, as the agent waits",
             percentile(waits, 0.95),

@@ -77,6 +77,7 @@ def test_one_command_measures_everything(tmp_path):
         "parse and steps 1 to 5",
         "driver's time a leg",
         "driver's time a leg",
+        "a supervisor's process",
         "boundary decision",
         "sessions",
         "sessions",
@@ -86,7 +87,7 @@ def test_one_command_measures_everything(tmp_path):
     assert all(row["ours"] > 0 for row in kept["rows"])
     peer = kept["rows"][-4]["peer"]  # none where the peer cannot be had
     cold = 1.5 if peer else None
-    goals = [1.3] * 4 + [None] * 2 + [0.5] * 2 + [20.0] + [cold, 0.05, 200.0, 1.3]
+    goals = [1.3] * 4 + [None] * 2 + [0.5] * 2 + [None, 20.0] + [cold, 0.05, 200.0, 1.3]
     assert [row["goal"] for row in kept["rows"]] == goals
     for row in kept["rows"]:
         assert row["what"] in done.stdout

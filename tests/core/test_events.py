@@ -27,6 +27,7 @@ WHOLE = {
     "tool_started": {"id": "t1", "name": "edit"},
     "tool_ended": {"id": "t1", "ok": True, "result_tokens": 10},
     "usage": USAGE,
+    "retry": {"cause": "overload", "retry_in_ms": 5000},
     "fact": {"label": "the port is 8001", "class": "durable", "backing": "file:notes.md"},
     "decision": {"label": "use sqlite", "pointer": "ledger:r1"},
     "open_question": {"label": "which port?"},
@@ -40,6 +41,7 @@ WHOLE = {
     "park_tree": {},
     "externalized": {},
     "boundary": {"next_actions": ["take issue #2"], "final": False},
+    "ask": {"question": "Which port?", "about": "assumption", "step": "the release"},
     "ledger": {"refs": ["commit:" + "a" * 40], "note": "done"},
 }
 
@@ -95,6 +97,7 @@ REQUIRED = {
     "tool_started": ["id", "name"],
     "tool_ended": ["id", "ok", "result_tokens"],
     "usage": sorted(USAGE),
+    "retry": ["cause"],
     "fact": ["label"],
     "decision": ["label"],
     "open_question": ["label"],
@@ -106,6 +109,7 @@ REQUIRED = {
     "todo": ["id", "open"],
     "file_written": ["path"],
     "boundary": ["final", "next_actions"],
+    "ask": ["question"],
     "ledger": ["refs"],
 }
 
@@ -134,6 +138,11 @@ def test_a_missing_field_is_named(kind, field):
         ("usage", USAGE | {"cost": "NaN"}, "cost"),
         ("usage", USAGE | {"cost": True}, "cost"),
         ("usage", USAGE | {"message_id": "x" * 121}, "message_id"),
+        ("retry", {"cause": "elsewhere"}, "cause"),
+        ("ask", {"question": "Q?", "about": "everything"}, "about"),
+        ("ask", {"question": "Q?", "step": "x" * 41}, "step"),
+        ("retry", {"cause": "network", "retry_in_ms": 86_400_001}, "retry_in_ms"),
+        ("retry", {"cause": "network", "retry_in_ms": -1}, "retry_in_ms"),
         ("fact", {"label": "  ", "class": "durable", "backing": None}, "label"),
         ("fact", {"label": "x", "class": None, "backing": None}, "class"),
         ("fact", {"label": "x", "class": "turn", "backing": 4}, "backing"),

@@ -73,6 +73,25 @@ def test_rows_of_one_call_count_once_by_field_wise_maximum(leg):
     assert (leg.view.resident, leg.view.peak, leg.view.peak_turn, leg.view.turns) == (123, 500, 1, 2)
 
 
+def test_what_keeps_the_answer_away_stands_until_the_model_answers(leg):
+    def told():
+        return leg.view.trouble, leg.view.tries, leg.view.retry_in_ms
+
+    leg.call("a", input=100, cost=1)
+    leg("retry", cause="overload")
+    leg("retry", cause="network", retry_in_ms=700)
+    assert told() == ("network", 2, 700)
+    leg("turn_started")
+    leg("fact", label="said while it tries")
+    leg.call("a", input=100, cost=1)  # a late row of the call before: nothing new was answered
+    assert told() == ("network", 2, 700) and leg.view.spend == 1
+    for answer in (lambda: leg.call("b"), lambda: leg.tool("t"), lambda: leg("boundary", next_actions=[], final=False)):
+        leg("retry", cause="overload", retry_in_ms=0)
+        assert told()[0] == "overload"
+        answer()
+        assert told() == ("", 0, None)
+
+
 def test_the_peak_is_of_the_first_turn_that_reached_it(leg):
     for message in ("a", "b", "c"):
         leg.call(message, input=100)

@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from relays.core.backoff import WORDS, Trouble
 from relays.core.donewhen import DoneVerdict, Truth
 from relays.core.externalize import GateVerdict, LoadBearing, gate
 from relays.core.lifecycle import (
     CRASHES,
     GATE,
+    GAVE_UP,
     LEG,
     NEVER_ROTATES,
     NEW,
@@ -375,3 +377,22 @@ def test_every_end_has_one_of_five_reasons_and_a_clean_one_is_really_clean(end: 
         assert decision.reason is Reason.GOAL_DONE
     if decision.reason in {Reason.ROTATED, Reason.NO_PROGRESS}:
         assert decision.ask or (end.safe.safe and not end.green_failed)
+
+
+# --- what kept the model's answer away
+
+
+@pytest.mark.parametrize("cause", sorted(GAVE_UP))
+@pytest.mark.parametrize("trouble", Trouble)
+def test_retries_that_are_over_park_in_plain_words_wherever_the_tree_stands(cause: Cause, trouble: Trouble) -> None:
+    decision = judge_end(view(cause=cause, trouble=trouble))
+    assert (decision.reason, decision.cause, decision.hold) == (Reason.PARKED_UNSAFE, cause, "")
+    assert decision.detail == (f"no answer of the model: {WORDS[trouble]}",)
+    held = judge_end(view(cause=cause, trouble=trouble, tree=DIRTY))
+    assert held.hold == Hold.TREE_DIRTY_UNPARKED and held.detail[0] == decision.detail[0]
+    assert judge_end(view(cause=cause, trouble=trouble, done=DONE)).reason is Reason.GOAL_DONE
+
+
+@pytest.mark.parametrize("cause", sorted(set(Cause) - NEVER_ROTATES - GAVE_UP))
+def test_any_other_end_in_back_off_is_judged_as_ever(cause: Cause) -> None:
+    assert judge_end(view(cause=cause, trouble=Trouble.OVERLOAD)) == judge_end(view(cause=cause))

@@ -308,6 +308,8 @@ def test_a_decision_carries_a_new_limit() -> None:
 def test_window() -> None:
     assert window_for(Policy(), "any model") == 200_000
     assert window_for(build({}, None, {"window_tokens": 50_000}), "any model") == 50_000
+    assert window_for(Policy(), "gemini-2.5-flash") == 1_048_576
+    assert window_for(build({}, None, {"window_tokens": 50_000}), "gemini-2.5-flash") == 50_000
 
 
 def test_prose_and_watch_need_an_envelope_limit() -> None:

@@ -1,7 +1,9 @@
-"""Mission, phase 0: the mark needs a window; one that is not known is no guess."""
+"""Mission, phase 0: the mark needs a window. rules.md, Policy is data: "`window_tokens` | by model, else 200000"."""
 
 import pytest
 
+from relays.core import windows
+from relays.core.policy import DEFAULT_WINDOW
 from relays.core.windows import known
 
 
@@ -45,3 +47,42 @@ def test_where_a_model_has_two_windows_what_was_seen_decides() -> None:
     assert tokens(most=203_312, compacted_at=(203_312, 166_408, 162_768, 166_089)) == 200_000
     assert tokens(most=900_000, compacted_at=(800_000,)) == 1_000_000
     assert tokens(most=5_000_000) == 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("model", "tokens"),
+    [
+        ("claude-sonnet-4-5-20250929", 200_000),
+        ("claude-opus-4-8[1m]", 1_000_000),
+        ("sonnet[1m]", 1_000_000),
+        ("opus", 200_000),
+        ("anthropic/claude-haiku-4-5", 200_000),
+        ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", 200_000),
+        ("gpt-5", 258_400),
+        ("gpt-5.1-codex-max", 258_400),
+        ("openai/gpt-5-codex", 258_400),
+        ("gemini-2.5-pro", 1_048_576),
+        ("google/gemini-2.5-flash", 1_048_576),
+        (" Gemini-2.5-Pro ", 1_048_576),
+        ("gpt-4.1", None),
+        ("my-claude-like", None),
+        ("scripted", None),
+        ("", None),
+        ("a/" * 10_000, None),
+    ],
+)
+def test_the_windows_of_known_models(model: str, tokens: int | None) -> None:
+    assert windows.of(model) == tokens
+
+
+def test_a_window_follows_the_first_answer_and_later_only_down() -> None:
+    assert windows.follow(DEFAULT_WINDOW, "gemini-2.5-pro", first=True) == 1_048_576
+    assert windows.follow(1_048_576, "gpt-5", first=False) == 258_400
+    assert windows.follow(258_400, "gemini-2.5-pro", first=False) == 258_400
+    assert windows.follow(123, "a model of nobody", first=True) == 123
+
+
+def test_the_window_that_the_start_asked_for_stands_where_the_answer_names_no_suffix() -> None:
+    assert windows.follow(1_000_000, "claude-opus-4-8", first=True, named="claude-opus-4-8[1m]") == 1_000_000
+    assert windows.follow(1_000_000, "gpt-5", first=True, named="claude-opus-4-8[1m]") == 258_400
+    assert windows.follow(DEFAULT_WINDOW, "gpt-5", first=True, named="a model of nobody") == 258_400

@@ -21,7 +21,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relays.actions import adopt as acts
-from relays.actions import park, resume
+from relays.actions import park, resume, userfacts
 from relays.actions.adopt import adopt
 from relays.actions.adoption import AdoptRequest
 from relays.actions.base import Actor, Held, NotFound, NotLegalNow, NotPermitted, Refused, Usage
@@ -45,6 +45,7 @@ from relays.models import (
     Verification,
 )
 from relays.reports import audit, status
+from relays.reports import userfacts as facts_report
 from relays.stores import travel as travel_store
 from relays.stores.git import GitStore
 from tests.builders import git, make_repo
@@ -542,6 +543,25 @@ def test_a_spent_envelope_stays_spent_on_the_next_host(
     here.approve("BUDGET_EXHAUSTED", sets=["envelope.legs=2"])
     here.drive()
     assert here.waiting == ["BUDGET_EXHAUSTED"], "the leg that ran elsewhere counts"
+
+
+def test_what_people_pinned_and_stated_stands_on_the_next_host(
+    course: Start, tmp_path: Path, elsewhere: Callable[[], None]
+) -> None:
+    relay = course(issues=4, sets=["envelope.legs=1"])
+    relay.drive()
+    fact = userfacts.add_fact(operator(), relay.pk, "The port is 8001.").facts[0].pointer
+    userfacts.add_pin(operator(), relay.pk, "file:README.md")
+    owed()
+    place = clone(repo_of(relay), tmp_path / "clone")
+    elsewhere()
+    done = adopt(operator(), AdoptRequest(str(place)))
+    assert [(one.kind, one.pointer) for one in facts_report.standing(done.relay)] == [
+        ("fact", fact),
+        ("pin", "file:README.md"),
+    ]
+    assert LedgerRow.objects.filter(pk=fact.removeprefix("ledger:"), note__contains="The port is 8001.").exists()
+    assert userfacts.remove(operator(), done.relay, "fact", fact).facts[0].pointer == "file:README.md"
 
 
 def test_a_decision_crosses_with_the_baton_that_it_wrote(

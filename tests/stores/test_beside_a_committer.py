@@ -1,9 +1,10 @@
-"""baton.md, Verdict of one pointer: git is called "so that watching never breaks the agent's own commit". A minute of
-looking twenty times a second beside an agent that commits as fast as it can: no commit fails, no look locks."""
+"""baton.md, Verdict of one pointer: git is called "so that watching never breaks the agent's own commit". Looking 20
+times a second beside an agent that commits as fast as it can: no commit fails, no look locks."""
 
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,11 @@ from relays.stores.git import GitStore
 from relays.stores.worktree import WorkTree, add_worktree
 from tests.builders import git, head
 
-SECONDS = 60.0
 RATE = 20.0  # looks a second
 COMMITTER = """
-import os, subprocess, sys, time
-until, made, failed = time.time() + float(sys.argv[1]), 0, []
-while time.time() < until:
+import os, subprocess, sys
+made, failed = 0, []
+while not os.path.exists(sys.argv[1]):
     with open(f"file-{made % 50}.txt", "w") as file:
         file.write(f"{made}\\n")
     for command in (["add", "-A"], ["commit", "-q", "-m", f"Commit {made}"]):
@@ -27,40 +27,58 @@ while time.time() < until:
         if done.returncode:
             failed.append(done.stderr.decode())
     made += 1
-print(made, len(failed), failed[:3], sep="|")
+    print(made, len(failed), failed[:3], sep="|", flush=True)
 """
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.django_db
-def test_no_commit_fails_while_it_is_watched(repo: Path, store: GitStore, tmp_path: Path) -> None:
-    path = tmp_path / "tree"
+@pytest.mark.parametrize("seconds", [1.5, pytest.param(60.0, marks=pytest.mark.slow)])
+def test_no_commit_fails_while_it_is_watched(
+    repo: Path, store: GitStore, tmp_path: Path, seconds: float, record_property: Callable[[str, object], None]
+) -> None:
+    """Every look of the schedule is made while the agent commits: a busy machine makes it longer, not fewer looks."""
+    path, enough = tmp_path / "tree", tmp_path / "enough"
     add_worktree(store, path, "relay/RLY-1", head(repo))
     index = WorkTree(path).git_dir / "index.lock"
+    looks = round(seconds * RATE)
+    unknown = late = 0
+    first = head(repo)
     with subprocess.Popen(
-        [sys.executable, "-c", COMMITTER, str(SECONDS)], cwd=path, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", COMMITTER, str(enough)], cwd=path, stdout=subprocess.PIPE, text=True
     ) as committer:
-        looks = unknown = 0
-        first = head(repo)
-        started = time.monotonic()
-        while committer.poll() is None:
-            fresh = GitStore(repo, tmp_path / "shield")
-            tip = fresh.tip("relay/RLY-1")
-            asked = [Pointer(Kind.COMMIT, first), Pointer(Kind.FILE, "README.md"), Pointer(Kind.ISSUE, "#1")]
-            answers = Stores(fresh, tip, None, "RLY-1", work_tree=path).resolve(asked)
-            assert {answer.verdict for answer in answers.values()} == {Verdict.VERIFIED}
-            tree = WorkTree(path, common=repo / ".git")
-            state = tree.state(parked=True)
-            tree.created_shas()
-            unknown += not state.known
-            looks += 1
-            time.sleep(max(0.0, started + looks / RATE - time.monotonic()))
-        said = committer.stdout.read() if committer.stdout else ""
-    made, failed, words = said.strip().split("|", 2)
+        try:
+            assert committer.stdout is not None
+            committer.stdout.readline()  # it has begun
+            started = time.monotonic()
+            for look in range(looks):
+                early = started + look / RATE - time.monotonic()
+                late += early < -1 / RATE
+                time.sleep(max(0.0, early))
+                unknown += not looked(repo, path, tmp_path, first)
+            took = time.monotonic() - started
+        finally:
+            enough.touch()
+        said = committer.stdout.read().splitlines()[-1]
+    made, failed, words = said.split("|", 2)
+    rate = f"{looks} looks in {took:.1f} s, {looks / took:.1f} a second; {late} began late; {made} commits beside them"
+    record_property("looks", rate)
+    sys.stdout.write(f"{rate}\n")
     assert int(failed) == 0, words
-    assert int(made) > SECONDS  # it really committed, at least once a second on a busy machine
-    assert looks > 5 * SECONDS  # up to 20 a second; fewer where the machine is busy
+    assert int(made) > 1, "it really committed meanwhile"
     assert unknown == 0
     assert not index.exists()
     assert int(git(path, "rev-list", "--count", f"{first}..HEAD")) == int(made)
+
+
+def looked(repo: Path, path: Path, folder: Path, first: str) -> bool:
+    """One look, as a supervisor takes it at a boundary; whether the tree could be read."""
+    fresh = GitStore(repo, folder / "shield")
+    tip = fresh.tip("relay/RLY-1")
+    asked = [Pointer(Kind.COMMIT, first), Pointer(Kind.FILE, "README.md"), Pointer(Kind.ISSUE, "#1")]
+    answers = Stores(fresh, tip, None, "RLY-1", work_tree=path).resolve(asked)
+    assert {answer.verdict for answer in answers.values()} == {Verdict.VERIFIED}
+    tree = WorkTree(path, common=repo / ".git")
+    state = tree.state(parked=True)
+    tree.created_shas()
+    return state.known

@@ -101,7 +101,12 @@ class TestOnlyObjectsProve:
         tip = commit(repo, {"a": "1"}, "More")
         with gitrun.counting() as seen:
             assert store.reached(tip, [first, tip, GONE]) == {first, tip}
-        assert [args[-2:] for args in seen] == [[f"^{first}", "--"]]
+        assert seen == [], "a commit that was just made is read without a process"
+        packed = commit(repo, {"a": "2"}, "Packed")
+        git(repo, "gc", "-q")
+        with gitrun.counting() as seen:
+            assert store.reached(packed, [first, packed]) == {first, packed}
+        assert [args[-2:] for args in seen] == [[f"^{tip}", "--"]]
         git(repo, "checkout", "-q", "--orphan", "alone")
         alone = commit(repo, {"b": "1"}, "Alone")
         assert store.reached(alone, [first, tip, alone]) == {alone}

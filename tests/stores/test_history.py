@@ -116,7 +116,7 @@ def test_processes_do_not_grow(repo: Path, store: GitStore) -> None:
     counts = set()
     for number in range(6):
         tip = commit(repo, {"a": str(number)}, f"n {number}")
-        store.tree(tip)
+        store.types([tip])
         with gitrun.counting() as seen:
             assert len(store.commits_between(start, tip)) == number + 1
         counts.add(len(seen))

@@ -100,7 +100,7 @@ class TestFiles:
 
     def test_one_process(self, repo: Path, store: GitStore) -> None:
         tip = head(repo)
-        store.tree(tip)
+        store.types([tip])  # makes the shield repository, once for all
         with gitrun.counting() as seen:
             FileStore(store, tip).resolve([f"f{number}" for number in range(100)])
         assert len(seen) == 1

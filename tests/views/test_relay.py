@@ -195,6 +195,26 @@ def test_resume_says_what_is_true_before_the_relay_was_checked(story: Story, cli
     assert "the next leg starts unless it is done or may rest" in response.content.decode()
 
 
+def test_a_fact_is_stated_shown_as_text_and_taken_back(story: Story, client_of: Clients) -> None:
+    """interface.md, Pages 3: "pins and explicit user facts can be added and removed as decisions"."""
+    url, client = reverse("relay_facts", args=[story.relay.pk]), client_of("operator")
+    assert 'form="act-facts"' in page(client, story.relay)
+    said = client.post(url, {"do": "fact", "stated": "<b>The port</b> is 8001."}, follow=True).content.decode()
+    assert "Recorded: the next leg is given what stands now." in said
+    assert "&lt;b&gt;The port&lt;/b&gt; is 8001." in said and "<b>The port</b>" not in said
+    client.post(url, {"do": "pin", "stated": "#1"})
+    assert [row.act for row in Decision.objects.order_by("seq")] == ["fact_add", "pin_add"]
+    assert 'value="pin issue:#1"' in page(client, story.relay)
+    client.post(url, {"do": "pin issue:#1"})
+    text = page(client, story.relay)
+    assert "issue:#1" not in text.partition("Pins and facts")[2].partition("</section>")[0]
+    refused = client.post(url, {"do": "all", "stated": "x"}, follow=True).content.decode()
+    assert "say whether it is a fact or a pin" in refused and Decision.objects.count() == 3
+    reading = page(client_of("manager"), story.relay)
+    assert "is 8001." in reading and 'form="act-facts"' not in reading
+    assert client_of("manager").post(url, {"do": "pin", "stated": "#1"}).status_code == 403
+
+
 def test_a_refusal_is_one_line_on_the_page(story: Story, client_of: Clients) -> None:
     Relay.objects.filter(pk=story.relay.pk).update(status=RelayStatus.DONE, ended_at=story.clock)
     response = client_of("operator").post(reverse("relay_stop", args=[story.relay.pk]), follow=True)

@@ -27,6 +27,8 @@ VERBS: dict[str, str] = {
     "approve": "approve what a gate waits for",
     "refuse": "refuse what a gate waits for",
     "readout": "the seven lines of the operator readout",
+    "fact": "state a fact that every leg to come is given, or take it back",
+    "pin": "pin a pointer that every leg to come is given, or take it back",
     "verify": "judge all pointers of a relay's baton again",
     "check-baton": "climb the reader's ladder over a baton file",
     "canonical": "the canonical bytes of a baton file",

@@ -4,10 +4,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from relays.actions.base import Actor, Outcome
+from relays.actions import userfacts
+from relays.actions.base import Actor, Outcome, relay_or_refuse
 from relays.actions.people import actor
 from relays.core import policy, policyfile
 from relays.management.cli import emit, refuse
+from relays.reports import userfacts as facts_report
 
 
 def add_actor(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +45,27 @@ def policy_table(path: str) -> dict[str, object]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else "it is not UTF-8"
         refuse(f"--policy {path} cannot be read ({reason}): name a readable TOML file with a [relay] table")
+
+
+def add_change(parser: argparse.ArgumentParser, what: str, added: str) -> None:
+    """`ID [--add … | --remove …]` of what a person states for every leg."""
+    parser.add_argument("id", metavar="ID")
+    change = parser.add_mutually_exclusive_group()
+    change.add_argument("--add", metavar=what, help=added)
+    change.add_argument("--remove", metavar=what, help="take it back; its pointer names it too")
+    parser.add_argument("--comment", default="", metavar="T")
+
+
+def emit_facts(stated: userfacts.Stated | None, options: argparse.Namespace) -> int:
+    """What stands after the act, or (None) as it is."""
+    relay = options.id if stated else relay_or_refuse(options.id).pk
+    facts = stated.facts if stated else facts_report.standing(relay)
+    decision = stated.decision if stated else None
+    data = {"relay": relay, "decision": decision, "facts": facts_report.as_mapping(facts)}
+    lines = [f"{one.kind} {one.pointer} {one.text}".rstrip() for one in facts] or ["no pin and no fact stands"]
+    said = [] if stated is None else [f"decision {decision}" if decision else "nothing changed: it stands so already"]
+    emit(data, options.json, "\n".join([*said, *lines]))
+    return 0
 
 
 def emit_outcome(outcome: Outcome, options: argparse.Namespace) -> int:

@@ -1,8 +1,8 @@
-"""`relay supervise LEG`: drive one leg to its end; workers start this as a process of its own."""
+"""`relay supervise LEG`: drive one leg to its end, and those that follow it; workers start this as its own process."""
 
 import argparse
 
-from relays.driver.supervise import supervise
+from relays.driver import onward
 from relays.management.cli import Exit, emit, refuse
 from relays.models import Leg
 
@@ -17,6 +17,5 @@ def run(options: argparse.Namespace) -> int:
             f"supervise: no leg has the key {options.leg}; workers give it, `relay start --wait` needs none",
             Exit.NOT_FOUND,
         )
-    said = supervise(options.leg)
-    emit({"leg": options.leg, "said": said}, options.json, said)
+    onward.drive(options.leg, lambda leg, said: emit({"leg": leg, "said": said}, options.json, said))
     return 0

@@ -6,7 +6,8 @@ A step is an event (an object with `kind`; its `seq` is counted here), or one of
 `{"do": "raw", "text", "times"?}` a line as it stands · `{"do": "ask"}` wait for one answer line ·
 `{"do": "write", "path", "text"}` · `{"do": "commit", "message"}` all that is dirty · `{"do": "git", "args"}` ·
 `{"do": "flood", "count"}` that many boundaries, none waited at · `{"do": "sleep", "seconds"}` ·
-`{"do": "exit", "code"}` · `{"do": "loop", "steps"}` until it is told to stop.
+`{"do": "await", "path"}` until there is such a file · `{"do": "exit", "code"}` ·
+`{"do": "loop", "steps"}` until it is told to stop.
 A `boundary` waits for its answer, and `stop` ends it.
 """
 
@@ -105,6 +106,9 @@ class Player:
             git(*step["args"])
         elif what == "sleep":
             time.sleep(step["seconds"])
+        elif what == "await":
+            while not os.path.exists(step["path"]):
+                time.sleep(0.02)
         elif what == "exit":
             sys.exit(step["code"])
         elif what == "loop":

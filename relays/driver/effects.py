@@ -1,0 +1,84 @@
+"""What leans on an assumption, and what wants to become memory: judged from records, asked where they do not settle it.
+
+rules.md: "An effectful step (a fact, decision, ledger row or memory that cites it […]) needs all `use`, else the ask
+opens"; "Promotion to memory: […] else `ambiguous` (ask) or `refused` […] All outcomes are kept".
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from relays.core import assumptions, promotion, questions
+from relays.core.pointers import Pointer, PointerError, Verdict, one_line, parse_pointer
+from relays.core.promotion import Outcome
+from relays.core.vocabulary import Ask
+from relays.driver import gates
+from relays.models import NEXT_LEG, OPEN_GATES, Assumption, Event, GateEpisode, Leg, Promotion
+from relays.stores.bundle import Stores
+
+#: the step that waits for an ambiguous promotion; no leg does
+REMEMBERING = "promotion to memory"
+
+
+def admitted(leg: Leg, kind: str, payload: Mapping[str, Any], now: datetime) -> bool:
+    """Whether this effect may lean on the assumptions that it cites; else a person is asked, before the next leg.
+
+    In the caller's transaction, with the leg's assumptions recorded up to here.
+    """
+    cited = [str(key) for key in payload.get("assumes") or ()]
+    if not cited:
+        return True
+    rows = Assumption.objects.filter(leg=leg, key__in=cited)
+    assessed = {row.key: assumptions.assess(row.source, row.confidence) for row in rows}
+    verdict = assumptions.effect(cited, assessed)
+    what = one_line(str(payload.get("label") or payload.get("note") or payload.get("slug") or ""), 120)
+    for key, action, reason in verdict.blocking:
+        line = f"{kind.replace('_', ' ')} {what!r} leans on {one_line(key, 120)!r}: {action}, {reason}"
+        _ask(leg, Ask.LOW_CONFIDENCE_ASSUMPTION, line, NEXT_LEG, now)
+    return verdict.admit
+
+
+def judge_promotions(leg: Leg, stores: Stores | None) -> dict[int, Outcome]:
+    """The outcome of each promotion that was not settled when it was asked for; asks the stores, writes nothing."""
+    open_ones = list(Promotion.objects.filter(leg=leg, outcome=Outcome.AMBIGUOUS).order_by("seq"))
+    if not open_ones:
+        return {}
+    asked = Event.objects.filter(leg=leg, kind="promotion", seq__in=[row.seq for row in open_ones])
+    payloads = dict(asked.values_list("seq", "payload"))
+    named: dict[int, Pointer | None] = {}
+    for row in open_ones:
+        evidence = payloads.get(row.seq, {}).get("evidence")
+        try:
+            named[row.pk] = parse_pointer(str(evidence)) if evidence else None
+        except PointerError:
+            named[row.pk] = None
+    answers = stores.resolve([one for one in named.values() if one is not None]) if stores is not None else {}
+    found: dict[int, Outcome] = {}
+    for row in open_ones:
+        payload, pointer = payloads.get(row.seq, {}), named[row.pk]
+        answer = answers.get(pointer) if pointer is not None else None
+        # what is named and is no pointer resolves to nothing, whoever answers
+        unread = Verdict.DANGLING if payload.get("evidence") and pointer is None else Verdict.UNKNOWN
+        found[row.pk] = promotion.outcome_of(payload, str(answer.verdict if answer else unread))
+    return found
+
+
+def keep_promotions(leg: Leg, judged: Mapping[int, Outcome], now: datetime) -> None:
+    """Write the outcomes, and ask about those that stay ambiguous; in the caller's transaction."""
+    for row in Promotion.objects.filter(pk__in=judged).order_by("seq"):
+        Promotion.objects.filter(pk=row.pk).update(outcome=judged[row.pk])
+        if judged[row.pk] is Outcome.AMBIGUOUS:
+            _ask(leg, Ask.AMBIGUOUS_MEMORY_PROMOTION, f"memory:{row.slug}", REMEMBERING, now)
+
+
+def decide_promotions(gate: GateEpisode, *, consents: bool) -> None:
+    """A person's word settles what the episode asked about; in the caller's transaction."""
+    slugs = [item.removeprefix("memory:") for item in gate.items if item.startswith("memory:")]
+    asked = Promotion.objects.filter(leg__relay=gate.relay_id, outcome=Outcome.AMBIGUOUS, slug__in=slugs)
+    asked.update(outcome=Outcome.PROMOTED if consents else Outcome.REFUSED)
+
+
+def _ask(leg: Leg, token: Ask, line: str, blocks: str, now: datetime) -> None:
+    standing = GateEpisode.objects.filter(relay=leg.relay_id, token=token, state__in=OPEN_GATES).first()
+    item = questions.joins(standing.items if standing else [], line)
+    gates.open_episode(leg.relay_id, token, leg=leg, items=[item], now=now, blocks=blocks)
