@@ -21,6 +21,7 @@ CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 SITE_POLICY = env.policy("SITE_POLICY")
 SITE_PRICES = env.prices("SITE_PRICES")
 SESSION_ROOTS = env.session_roots("SESSION_ROOTS")
+KEEP_TRANSCRIPTS = env.boolean("KEEP_TRANSCRIPTS", False)
 
 INSTALLED_APPS = [
     "django.contrib.auth",

@@ -31,6 +31,7 @@ _SETTINGS = (
     "DEBUG",
     "SITE_POLICY",
     "SITE_PRICES",
+    "KEEP_TRANSCRIPTS",
     "SESSION_ROOTS",
 )
 for _name in _SETTINGS:

@@ -189,10 +189,11 @@ def _words(data: Graph, lane: float) -> Iterator[dict[str, object]]:
 
 
 def _callouts(data: Graph) -> Iterator[dict[str, object]]:
-    """`166k → 65k` over each measured compaction, while there are few enough to be read."""
+    """`166k → 65k` over each measured compaction and its declared figure, while there are few enough to be read."""
     rows = [row for row in data.boundaries if row.measured_before and row.measured_after]
     if len(rows) > CALLOUTS:
         return
     for row in rows:
         text = f"{k(row.measured_before or 0)} → {k(row.measured_after or 0)}"
-        yield note("wide", text, "ink", x=row.after_call + 0.5, y=row.measured_before, yanchor="bottom", yshift=6)
+        top = max(row.measured_before or 0, row.declared_pre or 0)
+        yield note("wide", text, "ink", x=row.after_call + 0.5, y=top, yanchor="bottom", yshift=6)

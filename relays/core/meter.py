@@ -7,6 +7,7 @@ identifiers, counts and sizes only.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 from typing import Literal
 
@@ -95,8 +96,12 @@ def merge(a: Seen, b: Seen) -> Seen:
         tools=max(a.tools, b.tools),
         tool_errors=max(a.tool_errors, b.tool_errors),
         fill=merge_fill(a.fill, b.fill),
-        reported_cost=max(a.reported_cost, b.reported_cost),
+        reported_cost=max(a.reported_cost, b.reported_cost, key=_amount),
     )
+
+
+def _amount(text: str) -> Decimal:
+    return Decimal(text or 0)
 
 
 def merge_fill(a: Mapping[str, int], b: Mapping[str, int]) -> dict[str, int]:

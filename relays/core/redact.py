@@ -7,6 +7,7 @@ changes, and that a redacted text is redacted for good (a second pass changes no
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 _WORD = r"(?<![A-Za-z0-9_])"
 _NAME = (
@@ -69,6 +70,28 @@ def redact(text: str) -> str:
     for kind, shape in _SHAPES:
         text = shape.sub(_replacer(kind), text)
     return text
+
+
+_SECRET_KEY = re.compile(_NAME, re.IGNORECASE)
+_DEEPEST = 200  # levels of one record that are looked into; what lies deeper is left out
+
+
+def redact_record(record: Any, depth: int = 0) -> Any:
+    """A JSON value with the secrets of its texts replaced; the text under a key that names a secret goes whole."""
+    if isinstance(record, str):
+        return redact(record)
+    if isinstance(record, list | dict) and depth >= _DEEPEST:
+        return "[left out: too deep]"
+    if isinstance(record, list):
+        return [redact_record(one, depth + 1) for one in record]
+    if isinstance(record, dict):
+        return {
+            redact(key): "[redacted: value]"
+            if isinstance(value, str) and _SECRET_KEY.fullmatch(key) and not _HARMLESS.fullmatch(value)
+            else redact_record(value, depth + 1)
+            for key, value in record.items()
+        }
+    return record
 
 
 def _replacer(kind: str) -> Callable[[re.Match[str]], str]:

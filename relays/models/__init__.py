@@ -29,6 +29,7 @@ from relays.models.session import (
     SessionCall,
     SessionFile,
     SessionLeg,
+    SessionText,
     SourceFile,
 )
 
@@ -76,6 +77,7 @@ __all__ = [
     "SessionCall",
     "SessionFile",
     "SessionLeg",
+    "SessionText",
     "SignInLink",
     "SourceFile",
     "Tombstone",

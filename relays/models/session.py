@@ -215,6 +215,20 @@ class SessionAct(models.Model):
         return f"{self.kind}:{self.ref}"
 
 
+class SessionText(models.Model):
+    """A line of a file without its secrets, only where the site keeps transcripts: see relays.sessions.texts."""
+
+    source = models.ForeignKey(SourceFile, on_delete=models.CASCADE, related_name="text_rows")
+    line = models.PositiveBigIntegerField()
+    text = models.TextField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["source", "line"], name="sessiontext_once")]
+
+    def __str__(self) -> str:
+        return f"{self.source_id}:{self.line}"
+
+
 class SessionAnomaly(models.Model):
     """What was met in a file, counted; `session` is null where it is the file's own."""
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
 
 from relays.core.fidelity import Score, score_of
 from relays.core.meter import AnomalyKind
-from relays.models import Import, Session, SessionAnomaly, SessionBoundary, SessionLeg, SourceFile
+from relays.models import Import, Session, SessionAnomaly, SessionBoundary, SessionLeg, SessionText, SourceFile
 from relays.reports import anomalies
 from relays.reports.as_relay import AsRelay, as_relay, simulated
 from relays.reports.sessions import points_of, repo_name, tokens_of
@@ -351,7 +351,9 @@ class Files:
 
 def files(session: Session) -> Files:
     """The files that the session was read from, and what was met in them. Three queries."""
-    sources = list(SourceFile.objects.filter(session_rows__session=session).defer("state").order_by("id")[: FILES + 1])
+    told = SourceFile.objects.filter(session_rows__session=session).defer("state").order_by("id")
+    told = told.annotate(kept=Exists(SessionText.objects.filter(source=OuterRef("pk"))))
+    sources = list(told[: FILES + 1])
     keys = [one.pk for one in sources[:FILES]]
     met = SessionAnomaly.objects.filter(Q(session=session) | Q(session=None, source__in=keys))
     rows = list(met.order_by("-count", "id").values_list("kind", "detail", "line", "count", "source")[:DETAILS])

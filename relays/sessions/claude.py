@@ -7,7 +7,6 @@ boundary record is the only sign of a compaction (T22).
 """
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from relays.core.meter import About, AnomalyKind, Chain, Compaction, Extract
@@ -20,7 +19,7 @@ from relays.sessions.claude_known import (
     SYSTEM_SUBTYPES,
 )
 from relays.sessions.claude_usage import SYNTHETIC, Usage
-from relays.sessions.fields import ident, money, seconds, table, text, whole
+from relays.sessions.fields import ident, in_utc, money, seconds, table, text, whole
 from relays.sessions.jsonline import parse
 from relays.sessions.reader import Context, State
 from relays.sessions.recent import Recent
@@ -149,13 +148,11 @@ class ClaudeSession:
         """The record's time, "" where it has none that can be read; one before the record before it is noted."""
         if value.__class__ is not str:
             return ""
-        at: str = value
         before = self._time
-        if at == before:
-            return at
-        try:
-            datetime.fromisoformat(at)
-        except ValueError:
+        if value == before:
+            return before
+        at = in_utc(value)
+        if not at:
             return ""
         if before and (at < before if len(at) == len(before) else (seconds(at) or 0) < (seconds(before) or 0)):
             self._out.note(AnomalyKind.TIME_BACKWARDS, self._session, number)
@@ -345,13 +342,7 @@ def _short(value: Any) -> str:
 
 
 def _moment(value: object) -> str:
-    if isinstance(value, str):
-        try:
-            datetime.fromisoformat(value)
-        except ValueError:
-            return ""
-        return value
-    return ""
+    return in_utc(value) if isinstance(value, str) else ""
 
 
 #: keys of a record in their order -> those that are unknown; there are few different ones

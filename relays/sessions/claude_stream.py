@@ -7,14 +7,13 @@ hanging, cut), or with one that is zeroed after a crash, is said to be so, and i
 """
 
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from relays.core.meter import About, AnomalyKind, Compaction, Extract
 from relays.sessions import claude_known as known
 from relays.sessions.claude_calls import Calls, Row
 from relays.sessions.claude_usage import SYNTHETIC, Usage
-from relays.sessions.fields import ident, money, table, text, whole
+from relays.sessions.fields import ident, in_utc, money, table, text, whole
 from relays.sessions.jsonline import parse
 from relays.sessions.reader import Context, State
 
@@ -217,13 +216,7 @@ class ClaudeStream:
 
 
 def _time(value: object) -> str:
-    if isinstance(value, str):
-        try:
-            datetime.fromisoformat(value)
-        except ValueError:
-            return ""
-        return value
-    return ""
+    return in_utc(value) if isinstance(value, str) else ""
 
 
 _Handler = Callable[[ClaudeStream, Mapping[str, Any], Row, int], None]

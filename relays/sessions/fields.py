@@ -101,5 +101,19 @@ def from_millis(value: object) -> str:
 
 
 def moment(value: object) -> str:
-    """An ISO 8601 text as the file has it, "" where it is none that can be read."""
-    return value if isinstance(value, str) and len(value) <= 40 and seconds(value) is not None else ""
+    """An ISO 8601 text, "" where it is none that can be read; see `in_utc`."""
+    return in_utc(value) if isinstance(value, str) and len(value) <= 40 and seconds(value) is not None else ""
+
+
+def in_utc(at: str) -> str:
+    """A time in UTC as the file has it; one with another zone, or none, is written so that texts compare as times do.
+
+    "" where it is none that can be read, or stands outside of the calendar.
+    """
+    try:
+        read = datetime.fromisoformat(at)
+        if at.endswith("Z") and at[4:5] == at[7:8] == "-" and at[10:11] == "T":
+            return at
+        return (read.astimezone(UTC) if read.tzinfo else read).isoformat().replace("+00:00", "") + "Z"
+    except (ValueError, OverflowError):
+        return ""

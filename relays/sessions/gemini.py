@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import orjson
-
 from relays.core.meter import About, AnomalyKind, Extract
 from relays.sessions.fields import ident, moment, rows, table, text
 from relays.sessions.gemini_messages import Messages
-from relays.sessions.jsonline import parse
+from relays.sessions.files import LINE_BYTES
+from relays.sessions.jsonline import parse, parse_whole
 from relays.sessions.reader import UUID, Context, State
 
 AGENT: Final = "gemini-cli"
@@ -76,12 +75,12 @@ class GeminiDocument:
 
     def read(self, path: Path) -> Extract:
         out = Extract()
+        if path.stat().st_size > LINE_BYTES:
+            out.note(AnomalyKind.HUGE_LINE, detail="document")
+            return out
         raw = path.read_bytes()
-        try:
-            record = orjson.loads(raw)
-        except ValueError:
-            record = None
-        if not isinstance(record, dict):
+        record = parse_whole(raw)
+        if record is None:
             out.note(AnomalyKind.BROKEN_LINE, detail="document")
             out.record("broken document", len(raw))
             return out

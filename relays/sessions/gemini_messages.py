@@ -5,17 +5,15 @@ they belong to the input side; whether an older version counted them within `inp
 total tells.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
-
-import orjson
 
 from relays.core.meter import Act, ActKind, AnomalyKind, Compaction, Extract, Seen
 from relays.core.usage import Buckets
 from relays.sessions import shell
 from relays.sessions.fields import REF_CHARS, ident, moment, rows, table, text, tokens, whole
+from relays.sessions.jsonline import written_size
 
 #: messages that may still be rewritten; a rewrite of an older one counts anew what it added to the window
 _RECENT: Final = 16
@@ -205,12 +203,7 @@ def _output(call: Mapping[str, Any]) -> str:
 
 
 def _size(value: object) -> int:
-    if value is None:
-        return 0
-    try:
-        return len(orjson.dumps(value))
-    except TypeError:  # half a letter, which JSON can hold and UTF-8 cannot
-        return len(json.dumps(value))
+    return 0 if value is None else written_size(value)
 
 
 def _copied(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ how often, or on who else reads the same. What was read stays, also of a file th
 calls were made.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,12 +16,15 @@ from django.utils import timezone
 from relays.core.meter import AnomalyKind
 from relays.core.usage import Buckets
 from relays.models import Session, SessionAct, SessionAnomaly, SessionBoundary, SessionCall, SessionFile, SourceFile
-from relays.sessions import ownership, rows
+from relays.sessions import ownership, rows, texts
 from relays.sessions.files import Cursor
 from relays.sessions.ownership import NEVER, Rank, Row
 from relays.sessions.reading import Part, join_about, money
 from relays.stores import prices
 
+#: names of unknown things, and kinds of records, that the accounts of one file tell apart
+MOST_NAMES: Final = 200
+OTHERS: Final = "(others)"
 READ, SKIPPED = SourceFile.Status.READ, SourceFile.Status.SKIPPED
 
 
@@ -69,6 +72,9 @@ class _Batch:
             for part in content
             for act in part.acts
         )
+        for part in content:
+            if part.texts:
+                texts.store(self.sources[part.path].pk, part.texts)
         self._anomalies(accepted)
         if self.out.changed:
             for chunk in rows.chunks(sorted(self.out.changed)):
@@ -126,6 +132,7 @@ class _Batch:
             source.form, source.agent, source.state = part.form, part.agent, part.state
             records = {} if part.again else dict(source.records)
             for kind, (count, size) in part.records.items():
+                kind = kind if kind in records or len(records) < MOST_NAMES else OTHERS
                 before = records.get(kind, (0, 0))
                 records[kind] = [before[0] + count, before[1] + size]
             source.records = records
@@ -134,6 +141,7 @@ class _Batch:
         """Counts of a file's records and anomalies are of what it holds now; calls that were read stay."""
         counted = SessionAnomaly.objects.filter(source=source, projected=False)
         counted.exclude(kind=AnomalyKind.REPLACED).delete()
+        texts.forget(source.pk)
         told = SessionFile.objects.filter(source=source)
         self.out.changed |= set(told.values_list("session_id", flat=True))
         if part.misread:
@@ -179,15 +187,15 @@ class _Batch:
                 key = source, self.sessions[part.agent, sid]
                 about = part.about.get(sid, {})
                 said[key] = join_about(said[key], about) if key in said else about
-        ids = sorted({session for _, session in said})
-        for chunk in rows.chunks(ids):
+        of: dict[int, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
+        for (source, session), about in said.items():
+            of[session].append((source, about))
+        for chunk in rows.chunks(sorted(of)):
             known: dict[int, list[SessionFile]] = defaultdict(list)
             for row in SessionFile.objects.filter(session__in=chunk).select_related("source").defer("source__state"):
                 known[row.session_id].append(row)
             new: list[SessionFile] = []
-            for (source, session), about in said.items():
-                if session not in set(chunk):
-                    continue
+            for session, source, about in ((one, *told) for one in chunk for told in of[one]):
                 mine = next((row for row in known[session] if row.source_id == source), None)
                 if mine is None:
                     mine = SessionFile(source_id=source, session_id=session, about=about)
@@ -347,26 +355,36 @@ class _Batch:
     def _anomalies(self, accepted: Iterable[Part]) -> None:
         counts: dict[tuple[int, int | None, str, str], list[int]] = {}
         held: dict[int, bool] = {}
+        known: dict[tuple[int, int | None, str, str], SessionAnomaly] = {}
+        named: Counter[tuple[int, int | None, str]] = Counter()
 
         def add(key: tuple[int, int | None, str, str], line: int, count: int) -> None:
             entry = counts.setdefault(key, [line, 0])
             entry[1] += count
 
-        for part in accepted:
-            source = self.sources.get(part.path)
-            if source is None:
-                continue
-            for kind, sid, detail, line, count in part.anomalies:
-                add((source.pk, self.sessions[part.agent, sid] if sid else None, kind, detail), line, count)
-            if part.replaced:
-                add((source.pk, None, AnomalyKind.REPLACED, ""), 0, 1)
-            if part.status == READ:
-                held[source.pk] = part.held
-        ids = sorted({key[0] for key in counts} | held.keys())
-        known: dict[tuple[int, int | None, str, str], SessionAnomaly] = {}
+        def bounded(key: tuple[int, int | None, str, str]) -> tuple[int, int | None, str, str]:
+            """A file that names ever more unknown things fills no table: behind the first ones they are the others."""
+            if not key[3] or key in counts or key in known:
+                return key
+            if named[key[:3]] >= MOST_NAMES:
+                return (*key[:3], OTHERS)
+            named[key[:3]] += 1
+            return key
+
+        ids = sorted({self.sources[part.path].pk for part in accepted})
         for chunk in rows.chunks(ids):
             for row in SessionAnomaly.objects.filter(source__in=chunk, projected=False):
-                known[row.source_id, row.session_id, row.kind, row.detail] = row
+                key = row.source_id, row.session_id, row.kind, row.detail
+                known[key] = row
+                named[key[:3]] += bool(row.detail)
+        for part in accepted:
+            source = self.sources[part.path].pk
+            for kind, sid, detail, line, count in part.anomalies:
+                add(bounded((source, self.sessions[part.agent, sid] if sid else None, kind, detail)), line, count)
+            if part.replaced:
+                add((source, None, AnomalyKind.REPLACED, ""), 0, 1)
+            if part.status == READ:
+                held[source] = part.held
         for source_id, is_held in held.items():
             tail = source_id, None, str(AnomalyKind.PARTIAL_TAIL), ""
             if is_held and tail not in known:

@@ -26,8 +26,11 @@ def parse(raw: bytes) -> dict[str, Any] | None:
 
     they take them: a line is not lost because a text in it was cut between two halves of one letter.
     """
-    if len(raw) >= LONG_LINE:
-        raw = _thinned(raw)
+    return parse_whole(_thinned(raw) if len(raw) >= LONG_LINE else raw)
+
+
+def parse_whole(raw: bytes) -> dict[str, Any] | None:
+    """The same of a document or a database's row, whose texts are not left out however long they are."""
     try:
         record = orjson.loads(raw)
     except ValueError:
@@ -36,6 +39,17 @@ def parse(raw: bytes) -> dict[str, Any] | None:
         except (ValueError, RecursionError):
             return None
     return record if isinstance(record, dict) else None
+
+
+def written_size(value: object) -> int:
+    """Bytes of a value as JSON, about: also of what JSON can hold and UTF-8 cannot, and of what is nested deeply."""
+    try:
+        return len(orjson.dumps(value, default=str))
+    except TypeError:
+        try:
+            return len(json.dumps(value, default=str))
+        except (ValueError, RecursionError):
+            return 0
 
 
 def size(text: str) -> int:

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-import orjson
 from django.conf import settings
 
 from relays.core.meter import AnomalyKind, Extract
 from relays.sessions.fields import rows, table
+from relays.sessions.jsonline import parse_whole
 from relays.sessions.opencode_messages import Conversation, Copies
 from relays.sessions.reader import Context
 
@@ -170,11 +170,10 @@ def _read_json(path: Path, out: Extract) -> None:
 
 def _parsed(raw: object, out: Extract, line: int) -> Mapping[str, Any]:
     """A JSON object, or an empty one and a broken line."""
-    try:
-        value = orjson.loads(raw) if isinstance(raw, (bytes, str)) else None
-    except ValueError:
-        value = None
-    if isinstance(value, dict):
+    if isinstance(raw, str):
+        raw = raw.encode("utf-8", "surrogatepass")
+    value = parse_whole(raw) if isinstance(raw, bytes) else None
+    if value is not None:
         return value
     out.note(AnomalyKind.BROKEN_LINE, line=line)
     return {}

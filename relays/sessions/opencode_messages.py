@@ -13,6 +13,7 @@ from relays.core.meter import About, Act, ActKind, AnomalyKind, Compaction, Extr
 from relays.core.usage import Buckets
 from relays.sessions import shell
 from relays.sessions.fields import REF_CHARS, from_millis, ident, money, rows, table, text, tokens, whole
+from relays.sessions.jsonline import written_size
 
 AGENT: Final = "opencode"
 _PARTS: Final = frozenset(
@@ -81,7 +82,7 @@ class Conversation:
 
     def _part(self, part: Mapping[str, Any], line: int) -> tuple[str, int]:
         kind = text(part.get("type")) or "no type"
-        size = len(orjson.dumps(part, default=str))
+        size = written_size(part)
         if kind not in _PARTS:
             self._out.note(AnomalyKind.UNKNOWN_TYPE, self.sid, line, f"part/{kind}")
         self._out.record(f"part {kind}", size)
@@ -225,4 +226,7 @@ def _fingerprint(message: Mapping[str, Any]) -> str:
     if not time.get("created") or not time.get("completed") or not usage:
         return ""
     facts = [time["created"], time["completed"], message.get("providerID"), message.get("modelID"), usage]
-    return orjson.dumps(facts, option=orjson.OPT_SORT_KEYS, default=str).decode("utf-8", "replace")
+    try:
+        return orjson.dumps(facts, option=orjson.OPT_SORT_KEYS, default=str).decode("utf-8", "replace")
+    except TypeError:  # half a letter, or numbers that no agent writes
+        return ""

@@ -39,6 +39,7 @@ TOGETHER: Final = 50
 _CALLS: Final = SessionCall._meta.db_table
 _SOURCES: Final = SourceFile._meta.db_table
 _UNITS: Final = Decimal(10) ** 10
+_MOST: Final = Decimal(10) ** 10  # dollars, of a column with ten digits before the point
 
 
 def project(ids: Iterable[int], between: Callable[[], object] = lambda: None) -> set[int]:
@@ -151,10 +152,14 @@ _WRITTEN: Final = (
 
 
 def _money(column: str) -> str:
-    """An exact sum: SQLite keeps decimals as binary floats, so whole units of 1e-10 are added there."""
+    """An exact sum, as dollars and units of 1e-10 beside them: SQLite keeps decimals as binary floats, so whole numbers
+
+    are added there, and whatever figures a file holds, their sum must fit in 64 bits.
+    """
     if connection.vendor == "sqlite":
-        return f"SUM(CAST(ROUND({column} * 10000000000) AS INTEGER))"
-    return f"SUM({column}) * 10000000000"
+        dollars = f"CAST({column} AS INTEGER)"
+        return f"SUM({dollars}), SUM(CAST(ROUND(({column} - {dollars}) * 10000000000) AS INTEGER))"
+    return f"0, SUM({column}) * 10000000000"
 
 
 def _sums(ids: Sequence[int]) -> dict[int, tuple[Any, ...]]:
@@ -187,7 +192,7 @@ def _names(ids: Sequence[int]) -> dict[int, list[str]]:
 
 
 def _take_sums(session: Session, sums: tuple[Any, ...] | None) -> None:
-    values = sums or (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, 0, None)
+    values = sums or (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, None, None, 0, None, None)
     (
         session.calls,
         session.main_calls,
@@ -200,14 +205,18 @@ def _take_sums(session: Session, sums: tuple[Any, ...] | None) -> None:
         session.output_tokens,
     ) = (int(value or 0) for value in values[:9])
     session.lower_bound = bool(values[9])
-    session.cost = _from_units(values[10])
-    session.unpriced_calls = int(values[11] or 0)
+    session.cost = _from_units(values[10], values[11])
+    session.unpriced_calls = int(values[12] or 0)
     if session.reported_cost is None:
-        session.reported_cost = _from_units(values[12])
+        session.reported_cost = _from_units(values[13], values[14])
 
 
-def _from_units(units: object) -> Decimal | None:
-    return None if units is None else Decimal(int(Decimal(str(units)))) / _UNITS
+def _from_units(dollars: object, units: object) -> Decimal | None:
+    """None also for a sum that no column could hold: no session costs that."""
+    if units is None:
+        return None
+    amount = Decimal(str(dollars or 0)) + Decimal(int(Decimal(str(units)))) / _UNITS
+    return amount if amount < _MOST else None
 
 
 # --- the main chain

@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import orjson
 
 from relays.core.meter import Anomaly, AnomalyKind, Compaction, Extract, Seen
+from relays.sessions import texts
 from relays.sessions.detect import HEAD_BYTES, detect
 from relays.sessions.files import (
     START,
@@ -30,6 +31,7 @@ from relays.sessions.reader import FORMS, Context, Form, LineReader
 #: a part ends after so many calls or bytes: what is held of a file, however long it is
 PART_CALLS: Final = 4_000
 PART_BYTES: Final = 48 << 20
+PART_TEXTS: Final = 4_000
 #: anomalies that say how a file is now, not what was met in its lines
 OF_NOW: Final = frozenset((AnomalyKind.PARTIAL_TAIL, AnomalyKind.GONE))
 
@@ -43,6 +45,7 @@ class Task:
     form: str = ""
     state: dict[str, Any] = field(default_factory=dict)
     part: int = 0  # from 0; a later part goes on in what this same run began
+    texts: bool = False  # whether its lines are kept, see relays.sessions.texts
 
 
 class CallRow(NamedTuple):
@@ -125,6 +128,7 @@ class Part:
     about: dict[str, dict[str, Any]] = field(default_factory=dict)  # session -> fields of About
     anomalies: list[tuple[str, str, str, int, int]] = field(default_factory=list)  # kind, session, detail, line, count
     records: dict[str, list[int]] = field(default_factory=dict)
+    texts: list[tuple[int, str]] = field(default_factory=list)  # line, what is kept of it
 
 
 def read_part(task: Task) -> Part:
@@ -168,7 +172,7 @@ def _read(task: Task, stream: BinaryIO) -> Part:
         part.cursor = cursor_at(stream, now, min(now.size, HEAD_BYTES), 0)
         _fill(part, extract)
         return part
-    _lines(part, form, context, stream, cursor, state)
+    _lines(part, form, context, stream, cursor, state, task.texts)
     return part
 
 
@@ -192,6 +196,7 @@ def _lines(
     stream: BinaryIO,
     cursor: Cursor,
     state: dict[str, Any],
+    keep: bool,
 ) -> None:
     reader: LineReader = form.make(context, state or None)
     offset, number = cursor.offset, cursor.lines
@@ -206,6 +211,8 @@ def _lines(
             number += 1
             if raw:
                 reader.line(number, raw)
+                if keep:
+                    part.texts.append((number, texts.kept(raw)))
         offset = behind
         if offset - begun >= PART_BYTES:
             part.more = True
@@ -215,7 +222,7 @@ def _lines(
             extract = taken
         else:
             _join(extract, taken)
-        if len(extract.calls) >= PART_CALLS:
+        if len(extract.calls) >= PART_CALLS or len(part.texts) >= PART_TEXTS:
             part.more = True
             break
     taken = reader.take()

@@ -33,13 +33,34 @@ def settle(session: Session) -> None:
 
 def _split(session: Session) -> None:
     ours = _rollout(session)
-    parent = Session.objects.filter(agent=AGENT, sid=session.parent).first() if session.parent else None
-    theirs = _rollout(parent) if parent is not None and parent.pk != session.pk else []
+    parent = _parent(session)
+    theirs = _rollout(parent) if parent is not None else []
     found = replay.split([row for _, row in ours], [row for _, row in theirs] or None)
     copied: Copied = "estimated" if found.how == "estimated" else "replay"
     _mark(session, [key for key, _ in ours[: found.rows]], copied)
     _mark(session, [key for key, _ in ours[found.rows :]], "")
     _boundaries(session)
+
+
+def _parent(session: Session) -> Session | None:
+    """Whose calls it repeats. Of sessions that name one another as parents in a circle one began: else none would be
+
+    the one whose calls count.
+    """
+    found: Session | None = None
+    above, seen = session, {session.sid}
+    while above.parent:
+        parent = Session.objects.filter(agent=AGENT, sid=above.parent).first()
+        if parent is None:
+            return found
+        found = found or parent
+        if parent.sid == session.sid:
+            return None if session.sid == min(seen) else found
+        if parent.sid in seen:
+            return found
+        seen.add(parent.sid)
+        above = parent
+    return found
 
 
 def _boundaries(session: Session) -> None:

@@ -91,10 +91,12 @@ def moment(text: str) -> datetime | None:
 
 
 def read_time(value: object) -> datetime | None:
-    """A time as a database gives it."""
+    """A time as a database gives it, in UTC; SQLite's driver gives a text or a time without its zone."""
     if isinstance(value, str):
-        return datetime.fromisoformat(f"{value}+00:00")
-    return value if isinstance(value, datetime) else None
+        value = datetime.fromisoformat(value)
+    if not isinstance(value, datetime):
+        return None
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
 def stamp(value: object) -> str:

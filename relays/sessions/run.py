@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from django.conf import settings
 from django.db.models import Q
 
 from relays.models import Import, ImportedFile, SourceFile
@@ -247,9 +248,12 @@ def _known(roots: Iterable[str]) -> dict[str, _Known]:
             under |= Q(path__startswith=root.rstrip("/") + "/")
     names = ("pk", "path", "form", "status", "device", "inode", "size", "mtime_ns", "offset")
     found: dict[str, _Known] = {}
+    exact, below = frozenset(roots), tuple(root.rstrip("/") + "/" for root in roots)
     for pk, path, form, status, device, inode, size, mtime_ns, offset in SourceFile.objects.filter(under).values_list(
         *names
     ):
+        if path not in exact and not path.startswith(below):
+            continue  # SQLite compares beginnings without regard to case
         found[path] = _Known(pk, path, form, status, Stat(device, inode, size, mtime_ns), offset)
     return found
 
@@ -260,4 +264,8 @@ def _tasks(paths: Iterable[str]) -> Iterator[Task]:
         known = {source.path: source for source in SourceFile.objects.filter(path__in=chunk)}
         for path in chunk:
             source = known.get(path)
-            yield Task(path) if source is None else Task(path, cursor_of(source), source.form, source.state)
+            keep = settings.KEEP_TRANSCRIPTS
+            if source is None:
+                yield Task(path, texts=keep)
+            else:
+                yield Task(path, cursor_of(source), source.form, source.state, texts=keep)

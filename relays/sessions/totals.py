@@ -85,10 +85,14 @@ def totals(sources: Iterable[int]) -> dict[str, Any]:
 
 
 def _counted(chunk: Sequence[int], sums: dict[int, _Sums]) -> None:
-    cost = "ROUND(cost * 10000000000)" if connection.vendor == "sqlite" else "cost * 10000000000"
+    if connection.vendor == "sqlite":
+        # dollars and what is beside them apart: whatever figures a file holds, their sum must fit in 64 bits
+        cost = "SUM(CAST(cost AS INTEGER)), SUM(CAST(ROUND((cost - CAST(cost AS INTEGER)) * 10000000000) AS BIGINT))"
+    else:
+        cost = "0, SUM(CAST(cost * 10000000000 AS BIGINT))"
     query = f"""
         SELECT session_id, COUNT(*), {", ".join(f"SUM({name})" for name in _COLUMNS)},
-            SUM(CAST({cost} AS BIGINT)), SUM(CASE WHEN cost IS NULL THEN 1 ELSE 0 END),
+            {cost}, SUM(CASE WHEN cost IS NULL THEN 1 ELSE 0 END),
             SUM(CASE WHEN lower_bound THEN 1 ELSE 0 END)
         FROM "{SessionCall._meta.db_table}" WHERE counts AND source_id IN ({rows.marks(len(chunk))}) GROUP BY session_id
     """  # noqa: S608 - names of columns and placeholders only
@@ -96,7 +100,8 @@ def _counted(chunk: Sequence[int], sums: dict[int, _Sums]) -> None:
         cursor.execute(query, chunk)
         for session, calls, *values in cursor.fetchall():
             tokens = [int(value or 0) for value in values[:5]]
-            sums[session].add(calls, tokens, int(values[5] or 0), int(values[6] or 0), int(values[7] or 0))
+            cost = int(values[5] or 0) * int(_UNITS) + int(values[6] or 0)
+            sums[session].add(calls, tokens, cost, int(values[7] or 0), int(values[8] or 0))
 
 
 def _shown(chunk: Sequence[int], sums: dict[int, _Sums]) -> None:

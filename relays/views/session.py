@@ -12,7 +12,7 @@ from relays import access
 from relays.charts import session as chart
 from relays.models import Session, SessionBoundary, SessionLeg
 from relays.reports import session as report
-from relays.reports import session_calls
+from relays.reports import session_calls, session_texts
 from relays.reports.as_relay import as_relay
 from relays.reports.flat import reduced
 from relays.views.csvfile import csv_response
@@ -71,6 +71,19 @@ def calls(request: HttpRequest, pk: int) -> HttpResponseBase:
     """Every call of the session as CSV, streamed."""
     found = access.load_session(request, pk)
     return csv_response(f"session-{found.pk}-calls.csv", session_calls.calls_csv(found))
+
+
+@require_safe
+def texts(request: HttpRequest, pk: int, source: int) -> HttpResponse:
+    """The kept lines of one file of the session; `?from=` a line."""
+    found = access.load_session(request, pk)
+    start = request.GET.get("from", "")
+    page = session_texts.texts(
+        found, source, int(start) if start.isascii() and start.isdecimal() and len(start) < 16 else 1
+    )
+    if page is None:
+        raise Http404("This session was read from no such file.")
+    return render(request, "relays/session_texts/page.html", {"session": found, "texts": page})
 
 
 def _here(found: Session) -> dict[str, object]:

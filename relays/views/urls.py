@@ -47,5 +47,6 @@ urlpatterns: list[URLPattern] = [
     path("sessions/import/<int:pk>/cancel/", imports.cancel, name="import_cancel"),
     path("sessions/import/<int:pk>/resume/", imports.resume, name="import_resume"),
     path("sessions/<int:pk>/", session.session, name="session"),
+    path("sessions/<int:pk>/texts/<int:source>/", session.texts, name="session_texts"),
     path("sessions/<int:pk>/calls.csv", session.calls, name="session_calls"),
 ]

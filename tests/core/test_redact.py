@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relays.core.redact import redact
+from relays.core.redact import redact, redact_record
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 SECRETS = {
@@ -94,3 +94,24 @@ def test_it_takes_time_in_proportion_to_the_text() -> None:
         "password='" * 20_000,
     ):
         assert not re.search("hunter2", redact(hostile))
+
+
+def test_a_record_keeps_its_shape_and_loses_its_secrets() -> None:
+    record = {
+        "a": ["plain", {"password": "correct horse", "tokens": 7, "token": None, "note": 'say "api_key": "a b c d e"'}],
+        "api_key": "$KEY",
+        "n": 1.5,
+        "deep": [[True]],
+    }
+    shown = redact_record(record)
+    assert shown["a"][0] == "plain" and shown["n"] == 1.5 and shown["deep"] == [[True]] and shown["api_key"] == "$KEY"
+    inner = shown["a"][1]
+    assert inner["password"] == "[redacted: value]" and inner["tokens"] == 7 and inner["token"] is None
+    assert "a b c d e" not in inner["note"] and inner["note"].startswith("say ")
+
+
+def test_a_record_that_is_deeper_than_anyone_writes_is_cut() -> None:
+    deep: object = "ghp" + "_" + "A1b2C3d4E5f6G7h8I9j0K1l2"
+    for _ in range(500):
+        deep = [deep]
+    assert "[left out: too deep]" in str(redact_record(deep)) and "A1b2" not in str(redact_record(deep))

@@ -213,7 +213,7 @@ def test_a_fork_names_where_it_came_from(client_of: ClientOf) -> None:
     page = text(client, f"/sessions/{child.pk}/")
     assert f'href="/sessions/{parent.pk}/"' in page and "Estimated: the parent" in page
     assert f'href="/sessions/{child.pk}/"' in text(client, f"/sessions/{parent.pk}/")
-    assert "nowhere</span>, not imported" in text(client, f"/sessions/{lost.pk}/")
+    assert "nowhere</span> (not imported)" in text(client, f"/sessions/{lost.pk}/")
 
 
 def test_text_of_a_session_file_stays_text(client_of: ClientOf) -> None:
