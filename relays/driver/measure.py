@@ -66,7 +66,7 @@ class Measure:
         view = self.view
         stores: Stores | None = None
         why = ""
-        self.worktree.foresee()  # git looks at the tree while the stores are opened and asked about done_when
+        self.worktree.foresee()  # git looks at the tree while the stores are opened, where it does not do so already
         try:
             stores = reload.stores_for(self.relay, self.git)
         except StoreUnavailable as error:

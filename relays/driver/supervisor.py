@@ -235,6 +235,7 @@ class Supervisor(Supervised):
         if event.kind == "boundary":
             self.asked = True
             self.after_boundary = 0
+            self.measure.worktree.foresee()  # while the events are written: the agent waits, and changes nothing
             self.ingest.flush(now)
             return self._boundary(event.seq, now)
         return ""

@@ -71,6 +71,7 @@ class WorkTree:
         self._link: tuple[int, ...] = ()
         self._config: tuple[tuple[object, ...], str] | None = None
         self._ours = ownconfig.Instead()
+        self._logs: dict[Path, tuple[tuple[int, ...], tuple[ReflogEntry, ...]]] = {}
         self._foreseen: Begun | None = None
         self._foreseen_index: tuple[tuple[int, ...], Begun] | None = None
         self._entries: tuple[tuple[int, ...], dirt.Entries] | None = None
@@ -132,8 +133,11 @@ class WorkTree:
     def foresee(self) -> None:
         """Start what the next `state` asks, so that it runs beside whatever is done until then. Never raises.
 
-        For a caller to whom the tree is the same now and then; what began longer than FORESEEN ago is asked anew.
+        For a caller to whom the tree is the same now and then; what began longer than FORESEEN ago is asked anew. What
+        was begun and not asked for yet is left to run.
         """
+        if self._in_time():
+            return
         self.forget()
         try:
             index = _identity(self.git_dir / "index")
@@ -142,6 +146,9 @@ class WorkTree:
             self._foreseen = self.begin(dirt.STATUS)
         except StoreUnavailable:
             self.forget()
+
+    def _in_time(self) -> bool:
+        return self._foreseen is not None and time.monotonic() - self._foreseen.began <= FORESEEN
 
     def forget(self) -> None:
         """End what `foresee` began and nobody asked for."""
@@ -228,7 +235,7 @@ class WorkTree:
         all but what lies inside another repository (a submodule, or a repository made inside this one), what is no
         file, link or folder, and files that are too large.
         """
-        if self._foreseen is not None and time.monotonic() - self._foreseen.began > FORESEEN:
+        if not self._in_time():
             self.forget()
         foreseen, self._foreseen = self._foreseen, None
         try:
@@ -270,6 +277,9 @@ class WorkTree:
         return self._log(self.git_dir / "logs" / "HEAD")
 
     def _log(self, path: Path) -> list[ReflogEntry]:
+        known = _identity(path)
+        if known and (kept := self._logs.get(path)) is not None and kept[0] == known:
+            return list(kept[1])
         raw = read_plain(path, REFLOG_BYTES, "the reflog")
         entries: list[ReflogEntry] = []
         for line in (raw or b"").split(b"\n"):
@@ -277,6 +287,7 @@ class WorkTree:
             old, new = [*head.split(" ", 2), "", ""][:2]
             if is_sha(old) and is_sha(new):
                 entries.append(ReflogEntry(old, new, plain(message)))
+        self._logs[path] = known, tuple(entries)
         return entries
 
     def created_shas(self, from_line: int = 0) -> list[str]:

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from django.test import Client
 
+from relays.stores.worktree import WorkTree
 from tests.builders import git
 from tests.driver.course import Course, boundary, player, turn, user
 
@@ -61,7 +63,7 @@ def test_on_conflict_the_leg_starts_clean_and_the_page_says_so(course: Callable[
 
 
 def test_what_no_commit_can_hold_is_never_called_parked(
-    course: Callable[..., Course], meanwhile: Callable[..., None]
+    course: Callable[..., Course], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tracked file that became a FIFO: named at the boundary; the forced end keeps all else and blocks nobody."""
     script = [
@@ -74,7 +76,15 @@ def test_what_no_commit_can_hold_is_never_called_parked(
     ]
     relay = course(done="file:never.txt", **player(script))
     readme = relay.worktree / "README.md"
-    meanwhile(1, lambda: (readme.unlink(), os.mkfifo(readme)))
+    foresee = WorkTree.foresee
+
+    def changed(tree: WorkTree) -> None:
+        if readme.is_file():  # as the agent comes to its first boundary, before anything is looked at
+            readme.unlink()
+            os.mkfifo(readme)
+        foresee(tree)
+
+    monkeypatch.setattr(WorkTree, "foresee", changed)
     relay.step()
     assert relay.answers(0) == ["wind_down TREE_DIRTY_UNPARKED", "stop"]
     assert relay.boundaries(0)[0].hold_detail == ["README.md"]

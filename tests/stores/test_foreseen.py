@@ -21,6 +21,7 @@ def test_a_look_that_was_begun_is_taken_once(repo: Path) -> None:
     tree = WorkTree(repo)
     with gitrun.counting() as seen:
         tree.foresee()
+        tree.foresee()
         assert sorted(words(seen)) == ["ls-files", "status"]
         assert tree.state().dirty == ()
         assert len(words(seen)) == 2, "both were begun before"
