@@ -16,10 +16,15 @@ from relays.core.meter import AnomalyKind
 from relays.models import Import, Session, SessionAnomaly, SessionBoundary, SessionLeg, SessionText, SourceFile
 from relays.reports import anomalies
 from relays.reports.as_relay import AsRelay, as_relay, simulated
+from relays.reports.flat import reduced
 from relays.reports.sessions import points_of, repo_name, tokens_of
 
 BOUNDARIES = 200
 LEGS = 200
+#: of each, what the page shows before all are asked for: a page of many compactions opens like one of few
+FIRST = 10
+#: points that are drawn: as many as a graph of this width can show, each bucket with its smallest and its largest
+DRAWN = 600
 FILES = 50
 DETAILS = 300
 KINDS = 14  # of records, in the bars of what filled the window; the rest is one row
@@ -187,14 +192,15 @@ class Graph:
 
 def graph(session: Session, boundaries: Sequence[SessionBoundary], legs: Sequence[SessionLeg]) -> Graph:
     """No query."""
-    points = tuple(Point(*one) for one in points_of(session.series))
+    every = [Point(*one) for one in points_of(session.series)]
+    points = tuple(reduced(every, [point.tokens for point in every], DRAWN))
     told = session.series.get("n") if isinstance(session.series, dict) else None
     last = max((point.x for point in points), default=0)
     return Graph(
         calls=max(told if isinstance(told, int) else 0, last),
         points=points,
         would=as_relay(session),
-        simulated=simulated(session),
+        simulated=tuple(reduced(would := simulated(session), [y for _, y in would], DRAWN)),
         boundaries=tuple(boundaries[:BOUNDARIES]),
         window=session.window_tokens,
         rotate_at=tuple(leg.last_call for leg in legs if leg.ended == SessionLeg.Ended.WOULD_ROTATE),

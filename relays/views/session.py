@@ -116,15 +116,20 @@ def _series(found: Session, graph: report.Graph) -> dict[str, object]:
 def _found(
     found: Session, request: HttpRequest, legs: list[SessionLeg], boundaries: list[SessionBoundary]
 ) -> dict[str, object]:
+    everything = request.GET.get("all") == "1"
     rows = report.leg_rows(legs)
+    most = report.BOUNDARIES if everything else report.FIRST
     return {
         **_here(found),
-        "boundaries": boundaries[: report.BOUNDARIES],
-        "boundaries_cut": len(boundaries) > report.BOUNDARIES,
-        "legs": rows.rows,
+        "everything": everything,
+        "boundaries": boundaries[:most],
+        "boundaries_cut": len(boundaries) > most,
+        "boundaries_more": min(len(boundaries), report.BOUNDARIES) - most,
+        "legs": rows.rows if everything else rows.rows[: report.FIRST],
         "common": rows.common,
         "why_unknown": rows.why,
-        "legs_cut": len(legs) > report.LEGS,
+        "legs_cut": len(legs) > (report.LEGS if everything else report.FIRST),
+        "legs_more": min(len(legs), report.LEGS) - report.FIRST,
         "would": as_relay(found),
         "fill": report.fill(found),
         "helpers": session_calls.helpers(found, asked=request.GET.get("agents") == "1"),
