@@ -26,8 +26,8 @@ class Plain:
 KINDS: Final[Mapping[AnomalyKind, Plain]] = {
     AnomalyKind.BROKEN_LINE: Plain(
         "broken line",
-        "A line is no whole record (two were glued together, or one was cut); it was left out, so a call that stood "
-        "only there is missing from the totals.",
+        "A line is no whole record (two were glued together, one was cut, or it is too large to take "
+        "apart); it was left out, so a call that stood only there is missing from the totals.",
         "figures",
     ),
     AnomalyKind.PARTIAL_TAIL: Plain(
@@ -96,8 +96,8 @@ KINDS: Final[Mapping[AnomalyKind, Plain]] = {
     ),
     AnomalyKind.IMPLAUSIBLE_USAGE: Plain(
         "implausible usage",
-        "A call claims more than its window holds, or a count that cannot be; it is shown as the agent wrote it, and "
-        "nothing was cut.",
+        "A call claims more than its window holds: it is shown as the agent wrote it, and nothing was cut. Or a count "
+        "cannot be one (below zero, no number, absurd): it is taken as 0, so the sums may be too low.",
         "figures",
     ),
     AnomalyKind.IDENTITY_MISMATCH: Plain(

@@ -9,6 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from django.conf import settings
+from django.db.models import Count
 from django.utils import timezone
 
 from relays.models import Import
@@ -37,6 +38,7 @@ class Job:
     share: float | None
     quiet: bool  # it runs, but nobody has given a sign for long: a worker takes it up again
     problems: tuple[tuple[str, str], ...]
+    with_sessions: int | None = None  # files that hold a session; None while it reads
 
     @property
     def live(self) -> bool:
@@ -73,17 +75,12 @@ def imports_page(now: datetime | None = None) -> ImportsPage:
     now = now or timezone.now()
     jobs = Import.objects.select_related("asked_by")
     live = [_job(one, now) for one in jobs.filter(status__in=OPEN).order_by("-id")[:JOBS]]
-    ended = [_job(one, now) for one in jobs.exclude(status__in=OPEN).order_by("-id")[:JOBS]]
+    over = jobs.exclude(status__in=OPEN).annotate(with_sessions=Count("file_rows"))
+    ended = [_job(one, now, one.with_sessions) for one in over.order_by("-id")[:JOBS]]
     return ImportsPage(roots=_roots(live, ended), live=tuple(live), ended=tuple(ended))
 
 
-def job_of(pk: int, now: datetime | None = None) -> Job | None:
-    """One import, for those who follow it alone. One query."""
-    found = Import.objects.select_related("asked_by").filter(pk=pk).first() if 0 < pk < 2**63 else None
-    return _job(found, now or timezone.now()) if found else None
-
-
-def _job(job: Import, now: datetime) -> Job:
+def _job(job: Import, now: datetime, with_sessions: int | None = None) -> Job:
     total, done = job.bytes_total, job.bytes_done
     share: float | None = None
     if total is not None:
@@ -95,6 +92,7 @@ def _job(job: Import, now: datetime) -> Job:
         share=share,
         quiet=bool(job.status == Import.Status.RUNNING and job.beat_at and job.beat_at < now - BEAT_STALE),
         problems=tuple((str(one.get("path", "")), str(one.get("why", ""))) for one in problems[:PROBLEMS]),
+        with_sessions=with_sessions,
     )
 
 

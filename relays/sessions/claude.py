@@ -19,7 +19,7 @@ from relays.sessions.claude_known import (
     SYSTEM_SUBTYPES,
 )
 from relays.sessions.claude_usage import SYNTHETIC, Usage
-from relays.sessions.fields import ident, in_utc, money, seconds, table, text, whole
+from relays.sessions.fields import ident, in_utc, moment, money, seconds, table, text, whole
 from relays.sessions.jsonline import parse
 from relays.sessions.reader import Context, State
 from relays.sessions.recent import Recent
@@ -277,7 +277,7 @@ class ClaudeSession:
         # a whole message of a sub-agent, with its usage: it counts by its id, never in the main chain
         agent = ident(data.get("agentId"), 120)
         when = nested.get("timestamp")
-        row = Row(self._session or self._fallback, number, _moment(when) or at, chain_of(agent), agent)
+        row = Row(self._session or self._fallback, number, moment(when) or at, chain_of(agent), agent)
         kind = nested.get("type")
         if kind == "assistant":
             key = self._assistant_usage(nested, row, number, record.get("version"))
@@ -339,10 +339,6 @@ class ClaudeSession:
 
 def _short(value: Any) -> str:
     return (value if len(value) <= 64 else ident(value)) if value.__class__ is str else ""
-
-
-def _moment(value: object) -> str:
-    return in_utc(value) if isinstance(value, str) else ""
 
 
 #: keys of a record in their order -> those that are unknown; there are few different ones

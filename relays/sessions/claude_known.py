@@ -49,8 +49,7 @@ USAGE_KEYS: Final = frozenset(
 )
 WRITE_KEYS: Final = frozenset({"ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens"})
 
-STREAM_TYPES: Final = frozenset("system assistant user stream_event rate_limit_event result".split())
-#: of its control protocol and progress notices; no usage
+#: of the stream: its control protocol and progress notices; no usage
 STREAM_QUIET: Final = frozenset(
     "control_request control_response control_cancel_request keep_alive tool_progress tool_use_summary "
     "auth_status".split()

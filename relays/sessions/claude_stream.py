@@ -13,7 +13,7 @@ from relays.core.meter import About, AnomalyKind, Compaction, Extract
 from relays.sessions import claude_known as known
 from relays.sessions.claude_calls import Calls, Row
 from relays.sessions.claude_usage import SYNTHETIC, Usage
-from relays.sessions.fields import ident, in_utc, money, table, text, whole
+from relays.sessions.fields import ident, moment, money, table, text, whole
 from relays.sessions.jsonline import parse
 from relays.sessions.reader import Context, State
 
@@ -60,7 +60,7 @@ class ClaudeStream:
         self._session = ident(record.get("session_id")) or self._session or self._fallback
         for key in sorted(record.keys() - known.STREAM_KEYS):
             self._calls.unknown(AnomalyKind.UNKNOWN_KEY, self._session, number, key)
-        at = _time(record.get("timestamp"))
+        at = moment(record.get("timestamp"))
         about = self._about()
         if at:
             about.first_at = min(filter(None, (about.first_at, at)))
@@ -213,10 +213,6 @@ class ClaudeStream:
             window = whole(table(figures).get("contextWindow"))
             if window:
                 self._calls.window(row.session, text(model, 120), window)
-
-
-def _time(value: object) -> str:
-    return in_utc(value) if isinstance(value, str) else ""
 
 
 _Handler = Callable[[ClaudeStream, Mapping[str, Any], Row, int], None]

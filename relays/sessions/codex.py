@@ -15,6 +15,7 @@ from relays.core.meter import About, Act, ActKind, AnomalyKind, Compaction, Extr
 from relays.core.replay import vector
 from relays.core.usage import Buckets
 from relays.sessions import codex_records as records
+from relays.sessions import shell
 from relays.sessions.codex_fork import Fork
 from relays.sessions.codex_window import Window
 from relays.sessions.fields import ident, moment, table, text, tokens, whole
@@ -210,7 +211,7 @@ class CodexRollout:
         if not failed:
             for path in asked["files"]:
                 self._act("file", path, number, at, n)
-        for kind, ref in records.printed(asked["what"], output):
+        for kind, ref in shell.printed(asked["what"], output):
             self._act(kind, ref, number, at, n)
 
     def _attach(self, n: int) -> None:

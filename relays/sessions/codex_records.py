@@ -51,8 +51,6 @@ _FILES: Final = 64
 _PATCHED: Final = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
 _EXIT: Final = re.compile(r"(?:^Exit code:|Process exited with code) (-?\d+)", re.MULTILINE)
 
-printed = shell.printed
-
 
 @dataclass(frozen=True, slots=True)
 class Asked:

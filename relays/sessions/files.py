@@ -85,14 +85,18 @@ def find(paths: Iterable[str | Path], problem: Callable[[str, str], None] = lamb
 
     A folder's links to folders are not followed. `problem(path, why)` is told what cannot be looked at.
     """
+
+    def tell(path: str, why: str) -> None:
+        problem(path.encode("utf-8", "backslashreplace").decode(), why)  # a name need not be a text
+
     seen: set[str] = set()
     for named in paths:
         root = os.path.abspath(named)
-        for path in _under(root, problem):
+        for path in _under(root, tell):
             if path in seen:
                 continue
             seen.add(path)
-            found = _look(path, problem)
+            found = _look(path, tell)
             if found is not None:
                 yield found
 
@@ -117,17 +121,26 @@ def _under(root: str, problem: Callable[[str, str], None]) -> Iterator[str]:
                     if entry.name not in LEFT_OUT:
                         deeper.append(entry.path)
                 elif os.path.splitext(entry.name)[1].lower() in SUFFIXES:
-                    yield entry.path
+                    # what somebody may read by naming a folder ends with the folder
+                    if entry.is_symlink() and not _inside(entry.path, root):
+                        problem(entry.path, "it is a link that leads out of the folder")
+                    else:
+                        yield entry.path
             except OSError as error:
                 problem(entry.path, words(error))
         folders += reversed(deeper)
+
+
+def _inside(path: str, root: str) -> bool:
+    whole, folder = os.path.realpath(path), os.path.realpath(root)
+    return whole.startswith(folder.rstrip("/") + "/")
 
 
 def _look(path: str, problem: Callable[[str, str], None]) -> Found | None:
     try:
         path.encode()
     except UnicodeEncodeError:
-        problem(path.encode("utf-8", "backslashreplace").decode(), "its name is no text in UTF-8")
+        problem(path, "its name is no text in UTF-8")
         return None
     if len(path) > LONGEST_PATH:
         problem(path[:200] + "…", f"its path is longer than {LONGEST_PATH} characters")
@@ -138,7 +151,8 @@ def _look(path: str, problem: Callable[[str, str], None]) -> Found | None:
         problem(path, words(error))
         return None
     if not stat.S_ISREG(status.st_mode):
-        return None  # opening a pipe or a device could wait for ever
+        problem(path, "it is no regular file")  # opening a pipe or a device could wait for ever
+        return None
     return Found(path, stat_of(status))
 
 

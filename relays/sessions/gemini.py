@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from relays.core.meter import About, AnomalyKind, Extract
 from relays.sessions.fields import ident, moment, rows, table, text
-from relays.sessions.gemini_messages import Messages
 from relays.sessions.files import LINE_BYTES
+from relays.sessions.gemini_messages import Messages
 from relays.sessions.jsonline import parse, parse_whole
 from relays.sessions.reader import UUID, Context, State
 

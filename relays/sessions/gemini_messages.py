@@ -113,7 +113,7 @@ class Messages:
         calls = [table(call) for call in rows(message.get("toolCalls"))]
         if not repeated or known:
             self._enter(row, _parts(message, calls))
-        ended = [call for call in calls if call.get("status") in _ENDED]
+        ended = [call for call in calls if text(call.get("status")) in _ENDED]
         key = f"gemini:{session}:{name}"[:200]
         at = moment(message.get("timestamp"))
         usage = message.get("tokens")
@@ -147,7 +147,7 @@ class Messages:
     def _acts(self, call: Mapping[str, Any], session: str, key: str, line: int, at: str) -> None:
         given = table(call.get("args"))
         found: list[tuple[ActKind, str]] = []
-        if call.get("name") in _WRITES and call.get("status") == "success":
+        if text(call.get("name")) in _WRITES and call.get("status") == "success":
             found.append(("file", text(given.get("file_path") or given.get("path"), REF_CHARS)))
         command = shell.command_of(given.get("command"))
         if command:

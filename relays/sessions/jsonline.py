@@ -14,6 +14,9 @@ import orjson
 LONG_LINE: Final = 4 << 20
 #: texts from this size on are left out of such a line
 _LONG_TEXT: Final = 16 << 10
+#: texts from this size on are left out where that leaves more than `_MOST_LEFT` of the line
+_SHORT_TEXT: Final = 256
+_MOST_LEFT: Final = 6 << 20
 #: what stands for a text that was left out; no text of a session begins so
 _LEFT_OUT: Final = "\x00left out:"
 # takes an unfinished text to the end too: no position is looked at twice
@@ -26,7 +29,13 @@ def parse(raw: bytes) -> dict[str, Any] | None:
 
     they take them: a line is not lost because a text in it was cut between two halves of one letter.
     """
-    return parse_whole(_thinned(raw) if len(raw) >= LONG_LINE else raw)
+    if len(raw) >= LONG_LINE:
+        raw = _thinned(raw, _LONG_TEXT)
+        if len(raw) > _MOST_LEFT:
+            raw = _thinned(raw, _SHORT_TEXT)
+        if len(raw) > _MOST_LEFT:
+            return None  # millions of tiny values: as objects they take thirty times as much
+    return parse_whole(raw)
 
 
 def parse_whole(raw: bytes) -> dict[str, Any] | None:
@@ -62,12 +71,12 @@ def size(text: str) -> int:
     return sum(len(text[at : at + _PIECE].encode("utf-8", "surrogatepass")) for at in range(0, length, _PIECE))
 
 
-def _thinned(raw: bytes) -> bytes:
+def _thinned(raw: bytes, least: int) -> bytes:
     parts: list[bytes] = []
     kept = 0
     for found in _TEXT.finditer(raw):
         start, end = found.span()
-        if end - start >= _LONG_TEXT and raw.endswith(b'"', start + 1, end):
+        if end - start >= least and raw.endswith(b'"', start + 1, end):
             parts += (raw[kept:start], b'"\\u0000left out:%d"' % (end - start - 2))
             kept = end
     parts.append(raw[kept:])

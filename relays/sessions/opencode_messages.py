@@ -185,7 +185,7 @@ class Conversation:
         result = len(output.encode("utf-8", "replace")) if isinstance(output, str) else 0
         self._enter("tool call", max(0, size - result))
         self._enter(f"tool result {name}", result)
-        if state.get("status") not in _ENDED:
+        if text(state.get("status")) not in _ENDED:
             return 0, 0
         code = table(state.get("metadata")).get("exit")
         failed = state.get("status") == "error" or (isinstance(code, int) and code != 0)

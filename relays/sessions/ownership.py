@@ -68,6 +68,12 @@ class Row:
 #: the fields of a row in their order: what `dataclasses.astuple` gives, without copying each value
 values: Final = attrgetter(*(one.name for one in fields(Row)))
 
+#: the fields of which all rows of a key carry the largest
+_COUNTS: Final = (
+    "input", "cache_read", "cache_write_5m", "cache_write_1h", "output", "reasoning", "tools", "tool_errors",
+)  # fmt: skip
+_counts: Final = attrgetter(*_COUNTS)
+
 
 def merge(known: Row, again: Row) -> None:
     """The same call in the same file once more: `known` takes the field-wise maximum and the first line."""
@@ -126,39 +132,13 @@ def _resident(row: Row) -> int:
 def _join(rows: Iterable[Row]) -> None:
     rows = tuple(rows)
     chain = min((row.chain for row in rows), key=_CHAINS.__getitem__)
-    most = [
-        max(column)
-        for column in zip(
-            *(
-                (
-                    row.input,
-                    row.cache_read,
-                    row.cache_write_5m,
-                    row.cache_write_1h,
-                    row.output,
-                    row.reasoning,
-                    row.tools,
-                    row.tool_errors,
-                )
-                for row in rows
-            ),
-            strict=True,
-        )
-    ]
+    most = [max(column) for column in zip(*map(_counts, rows), strict=True)]
     lower_bound = all(row.lower_bound for row in rows)
     for row in rows:
         row.chain = chain
         row.lower_bound = lower_bound
-        (
-            row.input,
-            row.cache_read,
-            row.cache_write_5m,
-            row.cache_write_1h,
-            row.output,
-            row.reasoning,
-            row.tools,
-            row.tool_errors,
-        ) = most
+        for name, value in zip(_COUNTS, most, strict=True):
+            setattr(row, name, value)
 
 
 def _merge_fill(one: str, other: str) -> str:

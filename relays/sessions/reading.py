@@ -32,8 +32,6 @@ from relays.sessions.reader import FORMS, Context, Form, LineReader
 PART_CALLS: Final = 4_000
 PART_BYTES: Final = 48 << 20
 PART_TEXTS: Final = 4_000
-#: anomalies that say how a file is now, not what was met in its lines
-OF_NOW: Final = frozenset((AnomalyKind.PARTIAL_TAIL, AnomalyKind.GONE))
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,7 @@ class _Run:
         self.sizes: dict[str, int] = {}
         self.covered: set[int] = set()
         self.stale: set[str] = set()
+        self.formed: set[str] = set()  # files that held a session when they were looked at before
 
     def run(self, paths: list[str | Path]) -> Outcome:
         roots = [os.path.abspath(path) for path in paths]
@@ -170,6 +171,7 @@ class _Run:
     def _read(self, paths: Sequence[str], known: Mapping[str, "_Known"]) -> None:
         if not paths:
             return
+        self.formed |= {path for path in paths if path in known and known[path].form}
         size = sum(self.sizes[path] - (known[path].offset if path in known else 0) for path in paths)
         # the largest first: the last to come should be a small one
         order = sorted(paths, key=lambda path: (-self.sizes[path], path))
@@ -203,12 +205,13 @@ class _Run:
         for part in batch:
             if part.path in stored.stale:
                 continue
-            if part.status == SourceFile.Status.SKIPPED:
+            if part.status == SourceFile.Status.SKIPPED and part.path not in self.formed:
                 self._skip(part.path)
                 continue
             if part.status in (SourceFile.Status.REFUSED, SourceFile.Status.FAILED):
                 self._problem(part.path, part.error)
-            if part.path in stored.sources and part.form:
+            # what was read of a file that is empty now stays
+            if part.path in stored.sources and (part.form or part.path in self.formed):
                 self.covered.add(stored.sources[part.path])
             if not part.more:
                 self._count(part.path, self.sizes.get(part.path, 0))

@@ -58,11 +58,6 @@ class Window:
                 self._now[kind] = self._now.get(kind, 0) + tokens
         self._crossed = self._compacted = False
 
-    @property
-    def open_boundary(self) -> bool:
-        """The last that is known is a boundary: what the window holds now nobody has measured yet."""
-        return self._crossed
-
     def fill(self) -> dict[str, Any]:
         """JSON for `Session.fill`: tokens by kind in all and since the window last shrank, with what it began from.
 

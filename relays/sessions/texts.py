@@ -11,7 +11,6 @@ from typing import Final
 import orjson
 
 from relays.core.redact import redact, redact_record
-from relays.models import SessionText
 
 #: characters of one record that are kept
 LONGEST: Final = 20_000
@@ -30,6 +29,8 @@ def kept(raw: bytes) -> str:
 
 def store(source: int, lines: Iterable[tuple[int, str]]) -> None:
     """Keep lines of one file; those that are kept already stay. Inside the transaction that stores their part."""
+    from relays.models import SessionText  # here: a process that only reads files needs no database
+
     SessionText.objects.bulk_create(
         [SessionText(source_id=source, line=line, text=text) for line, text in lines],
         ignore_conflicts=True,
@@ -39,4 +40,6 @@ def store(source: int, lines: Iterable[tuple[int, str]]) -> None:
 
 def forget(source: int) -> None:
     """A file that is read again from its start: its lines are others now."""
+    from relays.models import SessionText
+
     SessionText.objects.filter(source=source).delete()

@@ -15,7 +15,7 @@ from django.db.models import Max, Sum
 
 from relays.core.meter import AnomalyKind
 from relays.models import Session, SessionAnomaly, SessionBoundary, SessionCall, SessionFile, SourceFile
-from relays.sessions import ownership, rows
+from relays.sessions import ownership, replays, rows
 from relays.sessions.ownership import NEVER, Rank
 
 BUCKETS: Final = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
@@ -87,12 +87,12 @@ def totals(sources: Iterable[int]) -> dict[str, Any]:
 def _counted(chunk: Sequence[int], sums: dict[int, _Sums]) -> None:
     if connection.vendor == "sqlite":
         # dollars and what is beside them apart: whatever figures a file holds, their sum must fit in 64 bits
-        cost = "SUM(CAST(cost AS INTEGER)), SUM(CAST(ROUND((cost - CAST(cost AS INTEGER)) * 10000000000) AS BIGINT))"
+        dollars = "SUM(CAST(cost AS INTEGER)), SUM(CAST(ROUND((cost - CAST(cost AS INTEGER)) * 10000000000) AS BIGINT))"
     else:
-        cost = "0, SUM(CAST(cost * 10000000000 AS BIGINT))"
+        dollars = "0, SUM(CAST(cost * 10000000000 AS BIGINT))"
     query = f"""
         SELECT session_id, COUNT(*), {", ".join(f"SUM({name})" for name in _COLUMNS)},
-            {cost}, SUM(CASE WHEN cost IS NULL THEN 1 ELSE 0 END),
+            {dollars}, SUM(CASE WHEN cost IS NULL THEN 1 ELSE 0 END),
             SUM(CASE WHEN lower_bound THEN 1 ELSE 0 END)
         FROM "{SessionCall._meta.db_table}" WHERE counts AND source_id IN ({rows.marks(len(chunk))}) GROUP BY session_id
     """  # noqa: S608 - names of columns and placeholders only
@@ -153,6 +153,8 @@ def _compactions(ids: Sequence[int], sums: dict[int, _Sums]) -> None:
     found: dict[tuple[int, str], list[tuple[bool, int]]] = defaultdict(list)
     for chunk in rows.chunks(ids):
         marks = SessionBoundary.objects.filter(source__in=chunk, kind="compaction")
+        # in what a fork repeats of its parent's: of it no call counts here either
+        marks = marks.exclude(session__agent=replays.AGENT, shown=True, counts=False)
         for uid, session, counts in marks.values_list("uid", "session_id", "counts"):
             found[ownership.mark_scope(uid, session)].append((not counts, session))
     ranks = _ranks({session for shown in found.values() for _, session in shown})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
@@ -35,7 +36,12 @@ def imports(request: HttpRequest) -> HttpResponse:
 
 def _context(request: HttpRequest) -> dict[str, object]:
     rights = access.rights_of(request.user)
-    return {"page": report.imports_page(), "rights": rights, "may_import": OPERATE in rights}
+    return {
+        "page": report.imports_page(),
+        "rights": rights,
+        "may_import": OPERATE in rights,
+        "keeps_texts": settings.KEEP_TRANSCRIPTS,
+    }
 
 
 def _start(request: HttpRequest) -> HttpResponse:

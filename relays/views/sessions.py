@@ -4,6 +4,7 @@ import json
 from datetime import date
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -28,6 +29,7 @@ def sessions(request: HttpRequest) -> HttpResponse:
     part = request.GET.get("part")
     if part is None:
         context = {**_list(query), **_rot(), "rights": access.rights_of(request.user)}
+        context["keeps_texts"] = settings.KEEP_TRANSCRIPTS
         return render(request, "relays/sessions/page.html", context)
     if part not in _PARTS:
         raise Http404("There is no such part of this page.")

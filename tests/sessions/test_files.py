@@ -88,6 +88,26 @@ def test_find_says_what_cannot_be_looked_at(tmp_path):
     ]
 
 
+def test_a_pipe_and_a_folder_without_a_name_in_utf_8_are_named_in_words_that_can_be_stored(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/z\xff")
+    os.mkdir(folder)
+    scan = os.scandir
+
+    def refusing(path):
+        if path == folder:
+            raise PermissionError
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)  # who tests as root may read everything
+    told = []
+    assert list(files.find([tmp_path], lambda path, why: told.append((path, why)))) == []
+    assert told == [
+        (f"{tmp_path}/pipe.jsonl", "it is no regular file"),
+        (f"{tmp_path}/z\\udcff", "no permission to read it"),
+    ]
+
+
 def test_numbers_of_64_bits_are_kept():
     assert [files.signed(n) for n in (0, 2**63 - 1, 2**63, 2**64 - 1)] == [0, 2**63 - 1, -(2**63), -1]
 
@@ -260,3 +280,19 @@ def test_a_huge_line_is_held_once_and_read_as_any_other(tmp_path):
     more, *calls = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
     assert calls == ["m-1", "m-2", "m-3"]
     assert int(more) * 1024 < 2.6 * size
+
+
+def test_a_link_in_a_folder_leads_to_no_file_outside_of_it(tmp_path):
+    root, outside = tmp_path / "root", tmp_path / "outside.jsonl"
+    (root / "deep").mkdir(parents=True)
+    outside.write_text("{}\n")
+    (root / "deep" / "own.jsonl").write_text("{}\n")
+    (root / "out.jsonl").symlink_to(outside)
+    (root / "in.jsonl").symlink_to(root / "deep" / "own.jsonl")
+    told = []
+    found = [os.path.basename(one.path) for one in files.find([root], lambda path, why: told.append((path, why)))]
+    assert sorted(found) == ["in.jsonl", "own.jsonl"]
+    assert told == [(str(root / "out.jsonl"), "it is a link that leads out of the folder")]
+    assert [one.path for one in files.find([root / "out.jsonl"])] == [str(root / "out.jsonl")], (
+        "named itself, it is read"
+    )

@@ -25,11 +25,12 @@ import sys, time, django
 django.setup()
 from datetime import timedelta
 from relays.models import Import
-from relays.sessions import jobs
+from relays.sessions import jobs, run
+run.BATCH_PARTS = 3
 jobs.BEAT_STALE, jobs.BEAT_EVERY = timedelta(seconds=float(sys.argv[2])), 0.02
 jobs.bell.ring = lambda task, what: None
 while Import.objects.get(pk=sys.argv[1]).status in jobs.OPEN:
-    print(jobs.step(int(sys.argv[1]), seconds=0.3), flush=True)
+    print(jobs.step(int(sys.argv[1]), seconds=0.01), flush=True)
     time.sleep(0.02)
 """
 

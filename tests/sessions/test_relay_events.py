@@ -47,6 +47,12 @@ def test_calls_tools_acts_and_the_cost_that_the_agent_reports() -> None:
     assert not found.anomalies
 
 
+def test_a_cost_that_grows_past_a_power_of_ten_is_the_larger_number() -> None:
+    """ "9.5" is the larger text, and the smaller amount."""
+    extract = read("relay-events", lines(usage("a", 1, cost=9.5), usage("a", 1, cost=10.2)))
+    assert [call.reported_cost for call in extract.calls.values()] == ["10.2"]
+
+
 def test_a_copy_is_the_same_session_and_another_file_of_that_name_is_not() -> None:
     content = lines(usage("a", 100))
     one, copy = (read("relay-events", content, path=f"{folder}/events.ndjson") for folder in ("x", "y"))

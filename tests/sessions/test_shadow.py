@@ -320,7 +320,8 @@ def test_any_number_of_legs_and_pointers_takes_a_fixed_number_of_processes(repo:
     project(session, [20_000, 130_000] * 100)
     with counting() as many:
         shadow.judge(session)
-    assert len(many) == len(few) + 1, "one more: the tree, which only files ask for"
+    # files ask for the tree, too; what a store knows already (its config, an object just made) costs no process
+    assert len(many) <= len(few) + 3, "a hundred legs and hundreds of pointers, and no process for each"
     last = legs(session)[-1]
     assert len(last.checks) == MOST_POINTERS == len(last.baton["pointers"])
     assert last.baton["dropped"] + last.baton["seen_more"] > 0

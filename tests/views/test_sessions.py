@@ -16,7 +16,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from relays.models import Decision, Import, Session, SessionCall
+from relays.models import Decision, Import, ImportedFile, Session, SessionCall
 from tests.session_builders import (
     add_anomaly,
     add_calls,
@@ -379,9 +379,28 @@ def test_a_running_import_shows_how_far_it_is_and_what_it_could_not_read(client_
     ):
         assert words in page, words
     make_import(make_user(), "/srv/y", status="running", beat_at=now - timedelta(minutes=5))
-    make_import(make_user(), "/srv/z", status="waiting")
+    make_import(make_user(), "/srv/z", status="waiting", error="the database did not answer; it is tried again")
     page = text(client_of("manager"), "/sessions/import/")
     assert "no sign for 5 min" in page and "listing files" in page
+    assert "waits for a worker" in page and "relay doctor" in page and "it is tried again" in page
+
+
+def test_an_ended_import_says_how_many_files_held_sessions(client_of: ClientOf, root: Path) -> None:
+    job = make_import(make_user(), "/srv/x", status="done", files_total=3, files_done=3, bytes_total=9, bytes_done=9)
+    client = client_of("manager")
+    part = text(client, "/sessions/import/?part=jobs")
+    assert "none holds a session" in part and "<h1>Nothing is being read now</h1>" in part  # the heading lives too
+    ImportedFile.objects.create(job=job, source=make_source())
+    assert "1 with sessions" in text(client, "/sessions/import/?part=jobs&again=1")
+
+
+def test_pages_say_whether_texts_are_kept(client_of: ClientOf, settings: Any) -> None:
+    client = client_of("manager")
+    assert "no text of a session is kept" in text(client, "/sessions/")
+    assert "texts are not kept" in text(client, "/sessions/import/")
+    settings.KEEP_TRANSCRIPTS = True
+    assert "texts are kept without their secrets" in text(client, "/sessions/")
+    assert "texts are kept without their secrets" in text(client, "/sessions/import/")
 
 
 def test_live_pages_may_listen_to_sessions_and_imports(client_of: ClientOf) -> None:
