@@ -101,9 +101,11 @@ def run_folder() -> Path:
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """The test database; PostgreSQL drops it only when a process that a test ended has let go of it too."""
+    from django.contrib.auth.models import Group
     from django.db import connection
     from django.test import TransactionTestCase
 
+    from relays.reports.roles import ROLES
     from tests.tamper import unguarded
 
     emptied = TransactionTestCase._fixture_teardown
@@ -112,6 +114,8 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
         # rows that nobody may delete go with their test all the same
         with unguarded():
             emptied(case)
+        # what a migration made is there for the next test, whichever comes next in this process
+        Group.objects.bulk_create([Group(name=role) for role in ROLES], ignore_conflicts=True)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", empty)

@@ -30,7 +30,7 @@ def says(name: str) -> str:
 
 @pytest.fixture
 def hostile(course: Callable[..., Course], tmp_path: Path) -> Course:
-    """A relay parked at a gate after its agent has put such text into every field that takes any."""
+    """A relay that waits at two gates after its agent has put such text into every field that takes any."""
     repo = make_repo(tmp_path / "repo-\u202e<b>", issues=1)
     said = [
         *turn(model=says("scripted-")[:120]),
@@ -58,16 +58,16 @@ def hostile(course: Callable[..., Course], tmp_path: Path) -> Course:
         repo=repo, done="file:never.txt", objective="Do <script>alert(3)</script> \u202ethis", **player(said, "socket")
     )
     relay.step()
-    assert relay.waiting == ["RELAY_PARKED_UNSAFE"]
+    assert relay.waiting == ["AMBIGUOUS_MEMORY_PROMOTION", "RELAY_PARKED_UNSAFE"]
     return relay
 
 
 def test_on_no_page_and_in_no_answer(hostile: Course, client: Client, capfd: pytest.CaptureFixture[str]) -> None:
     client.force_login(user("rae", "reviewer"))
-    gate = GateEpisode.objects.get(relay=hostile.pk)
+    gates = [f"/gates/{gate.pk}/" for gate in GateEpisode.objects.filter(relay=hostile.pk)]
     relay = f"/relays/{hostile.pk}/"
     tabs = [f"{relay}?part=records&tab={tab}" for tab in ("batons", "boundaries", "ledger", "decisions")]
-    pages = ["/", "/relays/", relay, f"{relay}legs/0/", f"{relay}batons/0/", f"/gates/{gate.pk}/", *tabs]
+    pages = ["/", "/relays/", relay, f"{relay}legs/0/", f"{relay}batons/0/", *gates, *tabs]
     pages += [f"{relay}?part={part}" for part in ("head", "legs", "side", "chart")]
     seen = 0
     for page in pages:
