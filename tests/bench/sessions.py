@@ -165,7 +165,7 @@ def _page(folder: Path, few: int, many: int) -> Row:
         session_tree.write_one(path, calls * 1_000, bytes_a_call=1_000)
         import_paths([path])
         pages[calls] = f"/sessions/{Session.objects.get(sid=path.stem).pk}/"
-    client.force_login(User.objects.create_superuser("bench"))
+    client.force_login(User.objects.create_superuser("bench-pages"))
     taken: dict[int, list[float]] = {few: [], many: []}
     for _ in range(12):
         for calls, page in pages.items():

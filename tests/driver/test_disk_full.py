@@ -61,8 +61,9 @@ def disk() -> Iterator[Disk]:
         yield found
 
 
-#: so many hundredths of the statements that a leg changes the database with find room
-ROOM = [0, 1, 2, 5, 9, 14, 20, 27, 34, 41, 48, 55, 62, 69, 76, 83, 90, 95, 98]
+#: so many hundredths of the statements that a leg changes the database with find room; how many they are differs by a
+#: few from leg to leg (what comes close together is written together), so the very last ones cannot be aimed at
+ROOM = [0, 1, 2, 5, 9, 14, 20, 27, 34, 41, 48, 55, 62, 69, 76, 80, 83, 87, 91]
 TOLD = {20, 83}
 needed: list[int] = []
 
