@@ -75,7 +75,7 @@ test: $(VENV)/.ready-dev
 	$(PYTEST) $(SIDE_BY_SIDE) -m "not slow and not chaos" $(ARGS)
 
 test-postgres: $(VENV)/.ready-dev
-	DATABASE_URL="$(POSTGRES)" $(PYTEST) $(SIDE_BY_SIDE) -m "not slow and not chaos" $(ARGS)
+	DATABASE_URL="$(POSTGRES)" $(PYTEST) $(SIDE_BY_SIDE) -m "(not slow or postgres) and not chaos" $(ARGS)
 
 slow: $(VENV)/.ready-dev
 	$(PYTEST) $(SIDE_BY_SIDE) -m "slow" $(ARGS)

@@ -11,6 +11,7 @@ from relays.driver.places import leg_folder
 from relays.models import Event, RelayStatus
 from tests.driver.course import boundary, commit, loop, player, turn
 
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 Start = Callable[..., Any]
 
 WORK = [*turn(), *boundary("Go on."), *commit("a.txt"), *turn(), *boundary("Go on.", final=True)]

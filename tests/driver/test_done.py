@@ -18,6 +18,7 @@ from tests.builders import make_repo
 from tests.driver.course import boundary, commit, loop, player, turn
 from tests.web_builders import make_relay
 
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 Start = Callable[..., Any]
 
 ENDS = [*turn(), *boundary("Go on.", final=True)]

@@ -10,6 +10,7 @@ from relays.actions.base import Usage
 from relays.models import Leg, Relay, RelayStatus
 from tests.driver.course import boundary, commit, loop, player, turn
 
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 Start = Callable[..., Any]
 
 EMPTY = [*turn(), *boundary("Go on.", final=True)]

@@ -11,6 +11,7 @@ from relays.models import LegState, RegionLease, Relay, RelayStatus
 from tests.builders import git
 from tests.driver.course import boundary, commit, loop, operator, player, turn
 
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 Start = Callable[..., Any]
 At = Callable[..., None]
 

@@ -47,6 +47,7 @@ from tests import histories
 from tests.builders import git
 from tests.driver.course import Course, boundary, commit, loop, operator, player, turn
 
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 Start = Callable[..., Course]
 Act = Callable[[], object]
 ROOT = Path(__file__).resolve().parents[2]

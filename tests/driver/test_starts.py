@@ -19,6 +19,7 @@ from relays.models import DriverClaim, LegState, RegionLease, Relay, RelayStatus
 from tests.driver.conftest import Killed
 from tests.driver.course import boundary, commit, loop, operator, player, turn
 
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 Start = Callable[..., Any]
 At = Callable[..., None]
 

@@ -48,6 +48,7 @@ from tests.builders import git, issue_lines, make_repo
 from tests.driver.conftest import Killed
 from tests.driver.course import boundary, commit, operator, player, turn
 
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 Start = Callable[..., Any]
 At = Callable[..., None]
 
