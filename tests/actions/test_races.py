@@ -28,7 +28,7 @@ from tests.actions.acts import People, check_chain, seen
 from tests.report_builders import Story
 from tests.web_builders import make_relay
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.postgres]
 Act = Callable[[], Any]
 
 

@@ -10,6 +10,7 @@ from relays.models import Fact, RelayStatus
 from tests.builders import git
 from tests.driver.course import boundary, commit, player, turn
 
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 HELD = [
     ("plant", "1", "RELAY_NOT_EXTERNALIZED"),
     ("dirty", "1", "TREE_DIRTY_UNPARKED"),

@@ -19,6 +19,7 @@ from tests.builders import git
 from tests.driver.conftest import Killed
 from tests.driver.course import boundary, commit, loop, player, turn
 
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 Start = Callable[..., Any]
 Kill = Callable[..., None]
 

@@ -17,6 +17,7 @@ from tests.builders import git, head
 from tests.driver.course import boundary, commit, player, turn
 from tests.tamper import unguarded
 
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 Start = Callable[..., Any]
 
 REDERIVE = "Re-derive progress from the durable store."

@@ -12,6 +12,7 @@ from relays.models import RelayStatus
 from tests.builders import git, head
 from tests.driver.course import boundary, commit, player, turn
 
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 Start = Callable[..., Any]
 
 WORKS = [*commit("next.txt"), *turn(700), *boundary("Go on.")]

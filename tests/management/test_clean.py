@@ -22,7 +22,7 @@ from tests.driver.course import Course, operator
 from tests.management.conftest import Cli, Result
 from tests.web_builders import make_user
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.postgres]
 
 
 class Cleaned:

@@ -16,7 +16,7 @@ from tests.driver.course import Course, boundary, commit, player, turn
 from tests.management.conftest import Cli, Result
 from tests.web_builders import make_relay
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.slow, pytest.mark.postgres]
 KEYS = {"safe", "hold", "armed", "in_flight", "tree", "next_actions", "gate", "done"}
 Look = Callable[..., Result]
 
