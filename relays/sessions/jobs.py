@@ -20,7 +20,7 @@ from django.db import OperationalError, transaction
 from django.db.models import F, Max, Q, QuerySet
 from django.utils import timezone
 
-from relays.models import Import, ImportedFile, Session, SessionFile, SessionLeg
+from relays.models import Import, ImportedFile, SessionFile
 from relays.models.pulse import bump
 from relays.sessions import project, run, shadow, topics
 from relaysite import bell
@@ -188,17 +188,7 @@ def _judge(job: Import, hold: "_Hold", until: float) -> bool:
     """Ask the repositories about the would-be batons of the job's sessions; whether all of them are judged."""
     files = ImportedFile.objects.filter(job=job).values("source")
     sessions = SessionFile.objects.filter(source__in=files).values("session")
-    legs = SessionLeg.objects.filter(judged_at__isnull=True, session__in=sessions)
-    waiting = sorted(set(legs.values_list("session", flat=True)))
-    for start in range(0, len(waiting), 20):
-        some = list(Session.objects.filter(pk__in=waiting[start : start + 20]))
-        for session in some:
-            shadow.judge(session)
-        topics.tell_changed(session.pk for session in some)
-        # after the first ones: whatever the rest of a step took, it comes to an end
-        if hold.asked_to_stop() or time.monotonic() > until:
-            return False
-    return True
+    return shadow.judge_waiting(sessions, lambda: hold.asked_to_stop() or time.monotonic() > until)
 
 
 class _Hold:

@@ -8,14 +8,15 @@ import hashlib
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from django.conf import settings
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from relays.core import policy, shadow, windows
@@ -23,6 +24,7 @@ from relays.core.fidelity import score
 from relays.core.pointers import Answer, Kind, Pointer, Verdict, is_sha
 from relays.core.shadow import Done, Figure, LegCut, MainCall, Provenance
 from relays.models import Session, SessionAct, SessionLeg
+from relays.sessions import topics
 from relays.stores.base import BadName, StoreUnavailable
 from relays.stores.bundle import Stores
 from relays.stores.git import GitStore, discover
@@ -30,6 +32,8 @@ from relays.stores.made import made_between, whole_names
 
 #: commits of a repository that one session's times may add
 MOST_SEEN: Final = 2_000
+#: sessions that are judged before anybody is asked whether to stop
+AT_A_TIME: Final = 20
 #: acts of one session that are looked at
 MOST_ACTS: Final = 50_000
 _EVER: Final = datetime.min.replace(tzinfo=UTC)
@@ -157,6 +161,24 @@ def _same(one: SessionLeg, other: SessionLeg) -> bool:
 
 
 # --- fidelity ---------------------------------------------------------------------------------------------------------
+
+
+def judge_waiting(sessions: Iterable[int] | QuerySet[Any, Any], stop: Callable[[], bool]) -> bool:
+    """Judge what is not judged yet of these sessions (keys, or a query of them), some at a time; pages are told.
+
+    `stop` is asked after some; False when it ended this before all were judged.
+    """
+    legs = SessionLeg.objects.filter(judged_at__isnull=True, session__in=sessions)
+    waiting = sorted(set(legs.values_list("session", flat=True)))
+    for start in range(0, len(waiting), AT_A_TIME):
+        some = list(Session.objects.filter(pk__in=waiting[start : start + AT_A_TIME]))
+        for session in some:
+            judge(session)
+        topics.tell_changed(session.pk for session in some)
+        # after the first ones: whatever the rest of a step took, it comes to an end
+        if stop():
+            return False
+    return True
 
 
 def judge(session: Session) -> Mapping[str, int]:

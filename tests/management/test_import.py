@@ -2,6 +2,7 @@
 
 import pytest
 
+from relays.models import SessionLeg
 from tests.sessions.stored import SAMPLES
 
 pytestmark = pytest.mark.django_db
@@ -54,3 +55,9 @@ def test_an_empty_folder_is_fine(cli, tmp_path):
     assert done.code == 0
     found = done.json
     assert (found["files"], found["calls"], found["per_session"], found["cost"]) == (0, 0, [], "0")
+
+
+def test_would_be_batons_are_judged_and_unknown_is_not_verified(cli):
+    cli("import", str(SAMPLES / "claude" / "two-broken-lines.jsonl"))
+    legs = SessionLeg.objects.all()
+    assert legs and all(leg.judged_at and not leg.verified for leg in legs), "its repository is not there"

@@ -20,6 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    from relays.sessions import rows, shadow
     from relays.sessions.totals import totals
 
     paths = real_paths("import", options.paths)
@@ -27,6 +28,9 @@ def run(options: argparse.Namespace) -> int:
         with bar() as progress:
             # two processes parse: nothing else runs in this one that a fork could disturb
             outcome = reading.import_paths(paths, progress=progress, processes=2)
+        # their repositories say what became of each would-be baton's pointers
+        for some in rows.chunks(sorted(outcome.changed)):
+            shadow.judge_waiting(some, lambda: False)
     except KeyboardInterrupt:
         say("import: interrupted; what was stored stays, and the same command goes on from there")
         return 130
