@@ -18,7 +18,7 @@ from relays.core import baton, donewhen, objective, policy, policyfile, region
 from relays.core.vocabulary import Ask, Extra, Mode
 from relays.driver import adopt, leases, places, rebaton, successor
 from relays.driver.changes import INBOX, RELAYS, bump, ring, topic
-from relays.models import Relay, RelayStatus
+from relays.models import Decision, Relay, RelayStatus
 from relays.stores import git as git_store
 from relays.stores import ownconfig
 from relays.stores.base import StoreUnavailable
@@ -38,14 +38,26 @@ class StartRequest:
     sets: Sequence[str] = ()
     mode: str = ""
     watch: bool = False
+    origin: Mapping[str, Any] = field(default_factory=dict)  # what it came from: kept with the decision
+    form: str = ""  # names one filled-in form: sent twice, it starts one relay
+
+
+class _Again(Exception):
+    """The form has started a relay already."""
+
+    def __init__(self, relay: Relay) -> None:
+        self.relay = relay
 
 
 def start(actor: Actor, request: StartRequest) -> Relay:
     """Make the relay, its region lease and leg 0 in one transaction, and ring for a driver.
 
-    Raises Usage, Held (exit 6, COLLISION_RISK with the holder) or NotPermitted; nothing is made then.
+    A form that this person sent before gives the relay that it started then. Raises Usage, Held (exit 6,
+    COLLISION_RISK with the holder) or NotPermitted; nothing is made then.
     """
     need(actor, "operate", "start a relay")
+    if (before := _started(actor, request)) is not None:
+        return before
     try:
         done = donewhen.parse(request.done_when)
         pin = objective.make_pin("pin", request.objective)
@@ -103,7 +115,9 @@ def start(actor: Actor, request: StartRequest) -> Relay:
         relay.pin_id, relay.objective_digest = own.pin_id, own.digest
         try:
             with transaction.atomic():
-                _create(actor, relay, held_region, moment)
+                _create(actor, relay, held_region, moment, request)
+        except _Again as again:
+            return again.relay
         except IntegrityError:
             if Relay.objects.filter(pk=relay_id).exists():
                 continue  # another start took the number
@@ -111,9 +125,21 @@ def start(actor: Actor, request: StartRequest) -> Relay:
         return relay
 
 
-def _create(actor: Actor, relay: Relay, held_region: tuple[str, ...], moment: datetime) -> None:
+def _started(actor: Actor, request: StartRequest) -> Relay | None:
+    """The relay that this person started with the same form."""
+    if not request.form:
+        return None
+    same = Decision.objects.filter(act="start", actor=actor.user, detail__form=request.form)
+    row = same.select_related("relay").first()
+    return row.relay if row is not None else None
+
+
+def _create(actor: Actor, relay: Relay, held_region: tuple[str, ...], moment: datetime, request: StartRequest) -> None:
     relay.save(force_insert=True)
     holder = leases.acquire(relay, held_region, moment)
+    # starts on one repository come one after the other from here on: of two that were sent at once one sees the other
+    if (before := _started(actor, request)) is not None:
+        raise _Again(before)
     if holder:
         raise Held(
             f"start: {Extra.COLLISION_RISK}: region {' '.join(held_region)} in {relay.repo} overlaps the one that "
@@ -132,6 +158,8 @@ def _create(actor: Actor, relay: Relay, held_region: tuple[str, ...], moment: da
             "region": list(held_region),
             "agent": relay.agent,
             "agent_args": relay.agent_args,
+            **({"origin": dict(request.origin)} if request.origin else {}),
+            **({"form": request.form} if request.form else {}),
         },
     )
     bump(topic(relay.pk), RELAYS, INBOX)

@@ -82,6 +82,8 @@ class Session(models.Model):
         indexes = [
             models.Index(fields=["-last_at", "-id"], name="session_latest"),
             models.Index(fields=["sid"], name="session_sid"),
+            # forks and sub-agents of a session: asked for by each projection and by the session's page
+            models.Index(fields=["agent", "parent"], name="session_parent"),
             # those whose rows are newer than their figures: few, and asked for at each look
             models.Index(fields=["id"], name="session_waiting", condition=models.Q(projected_at__isnull=True)),
         ]

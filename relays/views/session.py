@@ -15,6 +15,7 @@ from relays.reports import session as report
 from relays.reports import session_calls, session_texts
 from relays.reports.as_relay import as_relay
 from relays.reports.flat import reduced
+from relays.reports.roles import rights_of
 from relays.views.csvfile import csv_response
 from relays.views.parts import part_response
 
@@ -32,6 +33,7 @@ def session(request: HttpRequest, pk: int) -> HttpResponse:
     legs, boundaries = report.legs_of(found), report.boundaries_of(found)
     graph = report.graph(found, boundaries, legs)
     context = {
+        "rights": rights_of(request.user),
         **_head(found, legs),
         **_kpis(found, legs),
         **_series(found, graph),

@@ -15,7 +15,7 @@ from relays.reports.roles import READ, may, role_words
 _NAV: tuple[tuple[str, str, frozenset[str]], ...] = (
     ("needs_you", "Needs you", frozenset({"needs_you", "gate", "gate_decide"})),
     ("relays", "Relays", frozenset({"relays", "relay", "leg", "baton"})),
-    ("sessions", "Sessions", frozenset({"sessions", "session", "session_texts", "imports"})),
+    ("sessions", "Sessions", frozenset({"sessions", "session", "session_texts", "session_promote", "imports"})),
     ("vocabulary", "Vocabulary", frozenset({"vocabulary"})),
 )
 

@@ -10,6 +10,7 @@ from relays.views import (
     leg,
     live_view,
     needs_you,
+    promote,
     relay,
     relays,
     session,
@@ -48,5 +49,6 @@ urlpatterns: list[URLPattern] = [
     path("sessions/import/<int:pk>/resume/", imports.resume, name="import_resume"),
     path("sessions/<int:pk>/", session.session, name="session"),
     path("sessions/<int:pk>/texts/<int:source>/", session.texts, name="session_texts"),
+    path("sessions/<int:pk>/promote/", promote.promote, name="session_promote"),
     path("sessions/<int:pk>/calls.csv", session.calls, name="session_calls"),
 ]
