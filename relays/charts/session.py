@@ -66,7 +66,9 @@ def alternative(data: Graph) -> str:
     best = data.peak
     if best is None:
         return "No main call was read yet."
-    window = f" of a window of {data.window:,}" if data.window else ""
+    window = (
+        f" of {'a' if data.would.window_declared else 'an assumed'} window of {data.window:,}" if data.window else ""
+    )
     count = len(data.boundaries)
     words = f"; {count} compaction{'' if count == 1 else 's'}" if count else "; no compaction"
     rotations = data.would.rotations
@@ -174,7 +176,9 @@ def _words(data: Graph, lane: float) -> Iterator[dict[str, object]]:
     side = {"xref": "paper", "x": 1, "xanchor": "left", "xshift": 6, "yanchor": "middle", "align": "left"}
     rows = []
     if data.window:
-        rows.append((data.window, f"window {k(data.window)}", "ink-2", 0.0))
+        rows.append(
+            (data.window, f"window {k(data.window)}{'' if data.would.window_declared else ', assumed'}", "ink-2", 0.0)
+        )
     if data.would.mark:
         share = f" · {100 * data.would.mark / data.window:.0f} %" if data.window else ""
         rows.append((data.would.mark, f"mark {k(data.would.mark)}{share}", "ink", 0.0))

@@ -91,6 +91,12 @@ class Session(models.Model):
     def __str__(self) -> str:
         return f"{self.agent} {self.sid}"
 
+    @property
+    def unread(self) -> bool:
+        """Another session's file names it (`continued-in`), and nothing of its own was read yet."""
+        told = (self.first_at, self.cwd, self.branch, self.version, self.model_names)
+        return bool(self.parent) and not any((*told, self.calls, self.copied_calls, self.compactions, self.anomalies))
+
 
 class SessionFile(models.Model):
     """That a file tells of a session, and what it says of it: a session's own fields are joined from these."""

@@ -96,7 +96,8 @@ KINDS: Final[Mapping[AnomalyKind, Plain]] = {
     ),
     AnomalyKind.IMPLAUSIBLE_USAGE: Plain(
         "implausible usage",
-        "A call claims more than its window holds: it is shown as the agent wrote it, and nothing was cut. Or a count "
+        "A call claims more than its window holds (declared by the agent, else assumed for its model: it may have run "
+        "with a longer one): it is shown as the agent wrote it, and nothing was cut. Or a count "
         "cannot be one (below zero, no number, absurd): it is taken as 0, so the sums may be too low.",
         "figures",
     ),

@@ -33,6 +33,11 @@ class AsRelay:
     cost: Decimal | None
     parameters: tuple[Parameter, ...]
 
+    @property
+    def window_declared(self) -> bool:
+        """Whether the agent itself says how large its window is; else what is known of its window is ASSUMED."""
+        return any(one.name == "window" and one.provenance == "OBSERVED" for one in self.parameters)
+
 
 def as_relay(session: Session) -> AsRelay:
     """No query."""

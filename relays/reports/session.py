@@ -48,7 +48,7 @@ class Head:
     finding: str
     repo_name: str
     parent: Session | None  # the session that it was forked from or is a sub-agent of, where that was imported
-    children: tuple[tuple[int, str], ...]
+    children: tuple[Session, ...]
     estimated: bool
     over: bool
 
@@ -99,7 +99,8 @@ def head(session: Session, legs: Sequence[SessionLeg]) -> Head:
     parent = None
     if session.parent:
         parent = Session.objects.filter(agent=session.agent, sid=session.parent).only("id", "sid").first()
-    children = Session.objects.filter(agent=session.agent, parent=session.sid).order_by("id").values_list("id", "sid")
+    children = Session.objects.filter(agent=session.agent, parent=session.sid).order_by("id")
+    children = children.defer("series", "fill", "shadow")
     return Head(
         session=session,
         finding=finding(session, legs, as_relay(session)),
@@ -113,13 +114,18 @@ def head(session: Session, legs: Sequence[SessionLeg]) -> Head:
 
 def finding(session: Session, legs: Sequence[SessionLeg], would: AsRelay) -> str:
     """The result in one sentence: what happened to the window, then what a relay would have done."""
+    if session.unread:
+        return "Not read yet: a file of another session names it"
     if not session.main_calls:
         if session.copied_calls:
             return "Only calls that another session made; nothing of its own"
-        return "Only sub-agent calls: no main window to look at" if session.calls else "No model call in what was read"
+        return "No call of the main chain: no window to look at" if session.calls else "No model call in what was read"
     window = session.window_tokens
     if window and session.max_resident > window:
-        seen = f"The window of {window:,} tokens was passed: {session.max_resident:,} resident"
+        if would.window_declared:
+            seen = f"The window of {window:,} tokens was passed: {session.max_resident:,} resident"
+        else:  # of the model, as a page says it: the session may have run with a longer one
+            seen = f"{session.max_resident:,} resident, over a window that is assumed to hold {window:,}"
     else:
         seen = f"{in_words(session.compactions, 'compaction', begin=True)} here"
     if not would.known:

@@ -113,6 +113,8 @@ class Row:
     unpriced: int
     estimated: bool
     anomalies: int  # only those that bear on the figures
+    assumed: bool  # the window is known of the model, not declared by the agent
+    unread: bool  # another session's file names it, nothing of its own was read
 
     @property
     def over(self) -> bool:
@@ -267,7 +269,10 @@ def _choices() -> Choices:
 def session_rows(ids: Sequence[int]) -> tuple[Row, ...]:
     """Rows of the sessions with these keys, in their order: two queries, however many."""
     told = Session.objects.annotate(
-        mark=F("shadow__mark"), why=F("shadow__why"), rotations=F("shadow__rotations")
+        mark=F("shadow__mark"),
+        why=F("shadow__why"),
+        rotations=F("shadow__rotations"),
+        window_from=F("shadow__parameters__window__1"),
     ).defer("fill", "shadow")
     sessions = told.in_bulk(ids)
     legs = {
@@ -296,6 +301,7 @@ def _row(session: Any, legs: Mapping[str, Any] | None) -> Row:
         tokens=tokens_of(session), lower_bound=session.lower_bound, cost=session.cost,
         unpriced=session.unpriced_calls, estimated=bool(session.anomalies.get("replay_estimated")),
         anomalies=anomalies.on_figures(session.anomalies),
+        assumed=str(session.window_from).upper() != "OBSERVED", unread=session.unread,
     )  # fmt: skip
 
 

@@ -86,7 +86,7 @@ def test_a_peak_over_the_window_and_an_empty_session_are_drawn_too() -> None:
 
 def test_it_is_told_in_a_sentence() -> None:
     words = chart.alternative(graph(LINE, MEASURED))
-    assert "highest is 166,408 of a window of 200,000, at call 3; 1 compaction; as a relay 1 rotation" in words
+    assert "highest is 166,408 of an assumed window of 200,000, at call 3; 1 compaction; as a relay 1 rotation" in words
 
 
 @pytest.mark.parametrize("top", [1, 7, 999, 64_000, 200_000, 258_400, 1_048_576, 136_700_000])

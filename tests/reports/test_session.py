@@ -53,16 +53,30 @@ def test_the_finding_says_what_happened_and_what_a_relay_would_have_done() -> No
     assert finding(session).endswith("1 of 1 judged with every pointer verified")
 
 
+#: what a session is of which only another one's file tells
+NAMED: dict[str, Any] = {
+    "parent": "earlier", "cwd": "", "branch": "", "version": "", "model_names": [], "first_at": None, "last_at": None,
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
         ({"main_calls": 0, "calls": 0}, "No model call in what was read"),
-        ({"main_calls": 0, "calls": 3}, "Only sub-agent calls: no main window to look at"),
+        ({"main_calls": 0, "calls": 3}, "No call of the main chain: no window to look at"),
         ({"main_calls": 0, "calls": 0, "copied_calls": 4}, "Only calls that another session made; nothing of its own"),
         (
             {"main_calls": 4, "max_resident": 216_000},
+            "216,000 resident, over a window that is assumed to hold 200,000; as a relay: not yet",
+        ),
+        (
+            {
+                "main_calls": 4, "max_resident": 216_000,
+                "shadow": {"parameters": {"window": [200_000, "OBSERVED", "declared by the agent"]}},
+            },
             "The window of 200,000 tokens was passed: 216,000 resident; as a relay: not yet",
         ),
+        (NAMED, "Not read yet: a file of another session names it"),
         ({"main_calls": 4, "compactions": 13}, "13 compactions here; as a relay: not yet"),
     ],
 )  # fmt: skip

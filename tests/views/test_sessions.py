@@ -165,9 +165,27 @@ def test_a_passed_window_is_said_and_not_cut(client_of: ClientOf) -> None:
     session = make_session()
     add_calls(session, [100_000, 231_000], window=200_000)
     page = text(client_of("manager"), f"/sessions/{session.pk}/")
-    assert "was passed: 231,000 resident" in page and "over 200k" in page
+    assert "231,000 resident, over a window that is assumed to hold 200,000" in page and "over 200k" in page
+    assert "over the assumed window of 200k" in text(client_of("manager"), "/sessions/")
+    session.shadow = {"parameters": {"window": [200_000, "OBSERVED", "declared by the agent"]}}
+    session.save(update_fields=["shadow"])
+    page = text(client_of("manager"), f"/sessions/{session.pk}/")
+    assert "was passed: 231,000 resident" in page and "assumed window" not in page
+    assert "over the window of 200k" in text(client_of("manager"), "/sessions/")
     chart = json.loads(text(client_of("manager"), f"/sessions/{session.pk}/?part=chart"))
     assert "231,000 of a window of 200,000" in chart["alternative"]
+
+
+def test_a_session_that_another_ones_file_names_is_not_read_yet(client_of: ClientOf) -> None:
+    session = make_session(first_at=None)
+    named = make_session(parent=session.sid, cwd="", branch="", version="", model_names=[], first_at=None, last_at=None)
+    manager = client_of("manager")
+    assert "(not read yet)" in text(manager, f"/sessions/{session.pk}/")
+    page = text(manager, f"/sessions/{named.pk}/")
+    assert "Not read yet: a file of another session names it" in page and "<span>0 calls" not in page
+    assert "its file was not read" in text(manager, "/sessions/")
+    Session.objects.filter(pk=named.pk).update(first_at=timezone.now())
+    assert "its file was not read" not in text(manager, "/sessions/")
 
 
 def test_parts_are_the_page_in_pieces_and_are_not_sent_twice(client_of: ClientOf) -> None:
