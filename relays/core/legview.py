@@ -215,7 +215,7 @@ class LegView:
             self._main_call(key, call, first=old is None)
 
     def _count(self, before: usage.Buckets, cost_before: Decimal | None, call: CallView, *, first: bool) -> None:
-        self.total = usage.add(self.total, usage.added(before, call.buckets))
+        self.total = usage.corrected(self.total, before, call.buckets)
         if call.cost is not None:
             self.spend += call.cost - (cost_before or 0)
             if not first and cost_before is None:

@@ -65,13 +65,17 @@ def total(buckets: Buckets) -> int:
 
 
 def merge_max(a: Buckets, b: Buckets) -> Buckets:
-    """Two rows of the SAME call: the field-wise maximum, so that a row seen twice changes nothing."""
+    """Two rows of the SAME call: the field-wise maximum, so that a row seen twice changes nothing.
+
+    What was written to the cache is ONE amount, of which a row may name the split or not; where it does not, all of it
+    stands under 5 minutes (the edge's rule). The maximum of both fields apart would count such an amount twice beside
+    a row that puts it under an hour. So it is taken of the whole amount and of the hour's part, and 5 minutes have the
+    rest: a row with a split wins over one without, and never is more written than a row says.
+    """
+    hour = max(a.cache_write_1h, b.cache_write_1h)
+    written = max(a.cache_write_5m + a.cache_write_1h, b.cache_write_5m + b.cache_write_1h)
     return Buckets(
-        max(a.input, b.input),
-        max(a.cache_read, b.cache_read),
-        max(a.cache_write_5m, b.cache_write_5m),
-        max(a.cache_write_1h, b.cache_write_1h),
-        max(a.output, b.output),
+        max(a.input, b.input), max(a.cache_read, b.cache_read), written - hour, hour, max(a.output, b.output)
     )
 
 
@@ -86,14 +90,17 @@ def add(a: Buckets, b: Buckets) -> Buckets:
     )
 
 
-def added(before: Buckets, after: Buckets) -> Buckets:
-    """What `merge_max` added to a call: after - before, for a running total (`after` is never the smaller)."""
+def corrected(total: Buckets, before: Buckets, after: Buckets) -> Buckets:
+    """A sum of calls in which one was counted as `before` and is now known as `after`.
+
+    One bucket of a call may fall: see `merge_max`, where an amount without its split moves to the hour.
+    """
     return Buckets(
-        after.input - before.input,
-        after.cache_read - before.cache_read,
-        after.cache_write_5m - before.cache_write_5m,
-        after.cache_write_1h - before.cache_write_1h,
-        after.output - before.output,
+        total.input - before.input + after.input,
+        total.cache_read - before.cache_read + after.cache_read,
+        total.cache_write_5m - before.cache_write_5m + after.cache_write_5m,
+        total.cache_write_1h - before.cache_write_1h + after.cache_write_1h,
+        total.output - before.output + after.output,
     )
 
 

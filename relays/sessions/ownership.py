@@ -133,12 +133,15 @@ def _join(rows: Iterable[Row]) -> None:
     rows = tuple(rows)
     chain = min((row.chain for row in rows), key=_CHAINS.__getitem__)
     most = [max(column) for column in zip(*map(_counts, rows), strict=True)]
+    # one amount whose split a row may not know: see `relays.core.usage.merge_max`
+    written = max(row.cache_write_5m + row.cache_write_1h for row in rows)
     lower_bound = all(row.lower_bound for row in rows)
     for row in rows:
         row.chain = chain
         row.lower_bound = lower_bound
         for name, value in zip(_COUNTS, most, strict=True):
             setattr(row, name, value)
+        row.cache_write_5m = written - row.cache_write_1h
 
 
 def _merge_fill(one: str, other: str) -> str:

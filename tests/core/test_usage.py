@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relays.core.usage import ZERO, Buckets, add, added, merge_max, resident, total, warmth
+from relays.core.usage import ZERO, Buckets, add, corrected, merge_max, resident, total, warmth
 
 tokens = st.integers(0, 500_000_000)
 buckets = st.builds(Buckets, tokens, tokens, tokens, tokens, tokens)
@@ -28,7 +28,23 @@ def test_merging_rows_of_one_call_is_order_free_and_idempotent(a, b, c):
     assert merge_max(a, b) == merge_max(b, a)
     assert merge_max(a, merge_max(b, c)) == merge_max(merge_max(a, b), c)
     assert merge_max(a, a) == a
-    assert add(a, added(a, merge_max(a, b))) == merge_max(a, b)
+    assert corrected(add(a, c), a, merge_max(a, b)) == add(merge_max(a, b), c)
+
+
+@given(tokens, tokens, tokens)
+def test_a_cache_write_is_one_amount_whether_a_row_knows_its_split_or_not(short, hour, output):
+    whole, split = Buckets(cache_write_5m=short + hour, output=output), Buckets(0, 0, short, hour, 0)
+    assert merge_max(whole, split) == Buckets(0, 0, short, hour, output)
+    # a remainder over what the split tells is billed as 5 minutes
+    assert merge_max(Buckets(cache_write_5m=short + hour + 9), split) == Buckets(0, 0, short + 9, hour, 0)
+
+
+@given(buckets, buckets)
+def test_never_is_more_written_than_a_row_says(a, b):
+    def written(one):
+        return one.cache_write_5m + one.cache_write_1h
+
+    assert written(merge_max(a, b)) == max(written(a), written(b))
 
 
 @given(buckets, buckets)

@@ -106,3 +106,30 @@ def test_an_unknown_model_is_unpriced_and_the_total_says_partial(tmp_path):
     found = totals(outcome.sources)
     assert (found["unpriced"], found["partial"]) == ({"nobody-knows-1": 1}, True)
     assert found["cost"] is not None
+
+
+@pytest.mark.parametrize("files", [1, 2])
+@pytest.mark.parametrize("first", ["whole", "split"])
+def test_t04_a_cache_write_without_its_split_is_the_same_amount_as_the_one_with_it(tmp_path, files, first):
+    """A row that names only the total has it under 5 minutes: beside a row with the split it is not written twice."""
+
+    def row(uuid: str, session: str, split: dict[str, int] | None) -> bytes:
+        usage = {"input_tokens": 2, "cache_creation_input_tokens": 1000, "output_tokens": 5}
+        usage |= {"cache_creation": split} if split else {}
+        message = {"id": "m-1", "model": "claude-sonnet-4-5-20250929", "role": "assistant", "usage": usage}
+        record = {"type": "assistant", "uuid": uuid, "sessionId": session, "version": "2.1.226", "message": message}
+        return json.dumps({**record, "timestamp": "2026-03-01T10:00:00.000Z"}).encode() + b"\n"
+
+    splits = {"whole": None, "split": {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 900}}
+    order = ("whole", "split") if first == "whole" else ("split", "whole")
+    for number, name in enumerate(order):
+        session = f"s-{number % files}"
+        with (tmp_path / f"{session}.jsonl").open("ab") as out:
+            out.write(row(f"u-{number}", session, splits[name]))
+    for path in sorted(tmp_path.iterdir()):  # one after the other: rows are put together in the tables
+        import_paths([path])
+    found = totals(import_paths([tmp_path]).sources)
+    assert (found["tokens"]["cache_write_5m"], found["tokens"]["cache_write_1h"]) == (100, 900)
+    assert found["max_resident_tokens"] == 1002
+    rows = set(SessionCall.objects.values_list("cache_write_5m", "cache_write_1h", "resident"))
+    assert rows == {(100, 900, 1002)}
