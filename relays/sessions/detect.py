@@ -30,6 +30,18 @@ _CODEX_EXEC: Final = frozenset(
 #: types of Claude Code's files that carry no session id in some versions
 _CLAUDE_BARE: Final = frozenset("summary file-history-snapshot file-history-delta continued-in cost-state".split())
 _CLAUDE_STREAM: Final = frozenset("system assistant user stream_event rate_limit_event result".split())
+#: how documents begin that are written over many lines, and whose first line is their opening brace
+_DOCUMENTS: Final = (
+    (re.compile(rb'\{\s*"info"\s*:\s*\{\s*"id"\s*:\s*"ses_'), "opencode-export"),
+    (
+        re.compile(rb'\{\s*"id"\s*:\s*"msg_[^"]*"\s*,(?=(?s:.{0,4096}?)"sessionID"\s*:)(?s:.{0,4096}?)"role"\s*:'),
+        "opencode-message",
+    ),
+    (
+        re.compile(rb'\{\s*(?:"session_id"\s*:\s*"[^"]*"\s*,\s*"response"\s*:|"response"\s*:(?s:.*?)"stats"\s*:\s*\{)'),
+        "gemini-answer",
+    ),
+)
 
 _NAMES: Final = (
     (re.compile(r"[^/]*/rollout-.*\.jsonl", re.IGNORECASE), "codex-rollout"),
@@ -50,8 +62,19 @@ def detect(path: Path, head: bytes) -> str | None:
     text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if not text.startswith(b"{"):
         # lines of another program may come before a stream's first object; a name alone vouches for broken files
-        return (_of_lines(text) or _of_name(path)) if text and b"\x00" not in text[:1024] else None
+        return (
+            (_of_lines(text) or _of_document(text) or _of_name(path)) if text and b"\x00" not in text[:1024] else None
+        )
     return _of_lines(text) or _of_open(text) or _of_name(path)
+
+
+def _of_document(text: bytes) -> str | None:
+    """One object over many lines; a program may have said something before it printed that."""
+    begins = 0 if text.startswith(b"{") else text.find(b"\n{") + 1
+    for pattern, form in _DOCUMENTS:
+        if pattern.match(text, begins):
+            return form
+    return None
 
 
 def _of_lines(text: bytes) -> str | None:
@@ -74,8 +97,16 @@ def of_record(record: Mapping[str, Any]) -> str | None:
     if "projectHash" in record or kind == "gemini" or "$set" in record or "$rewindTo" in record:
         return "gemini-document" if isinstance(record.get("messages"), list) else "gemini-lines"
     if not isinstance(kind, str):
+        if isinstance(record.get("messages"), list) and _is_opencode(record.get("info")):
+            return "opencode-export"
+        if "sessionID" in record and record.get("role") in ("user", "assistant"):
+            return "opencode-message"
+        if isinstance(record.get("stats"), dict) and isinstance(record["stats"].get("models"), dict):
+            return "gemini-answer"
         sequenced = isinstance(record.get("kind"), str) and isinstance(record.get("seq"), int)
         return "relay-events" if sequenced else None
+    if headless := _gemini_headless(kind, record):
+        return headless
     if kind in _CODEX and isinstance(record.get("payload"), dict):
         return "codex-rollout"
     if kind in _CODEX_EXEC:
@@ -91,10 +122,33 @@ def of_record(record: Mapping[str, Any]) -> str | None:
     return None
 
 
+def _gemini_headless(kind: str, record: Mapping[str, Any]) -> str | None:
+    """`gemini -o stream-json`: its events have a time and no other agent's keys."""
+    if kind == "init":
+        return "gemini-stream" if "session_id" in record and "subtype" not in record else None
+    if kind == "result":
+        return "gemini-stream" if "status" in record and "subtype" not in record else None
+    if "timestamp" not in record or "sessionID" in record:
+        return None
+    typical = (
+        (kind == "message" and record.get("role") in ("user", "assistant") and isinstance(record.get("content"), str))
+        or (kind == "tool_use" and "tool_name" in record and "tool_id" in record)
+        or (kind == "tool_result" and "tool_id" in record and "status" in record)
+    )
+    return "gemini-stream" if typical else None
+
+
+def _is_opencode(info: object) -> bool:
+    return isinstance(info, dict) and ("directory" in info or str(info.get("id", "")).startswith("ses_"))
+
+
 def _of_open(text: bytes) -> str | None:
     """No whole line says it: one document over many lines, or a first line that is longer than the head."""
     if b'"projectHash"' in text[:4096]:
         return "gemini-document"
+    document = _of_document(text)
+    if document:
+        return document
     first = text.split(b"\n", 1)[0]
     if len(first) < 256 and b"\n" in text:
         return None

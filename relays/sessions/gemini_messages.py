@@ -23,7 +23,7 @@ _KEYS: Final = frozenset(
 )
 _TOKENS: Final = ("input", "output", "cached", "thoughts", "tool")
 _ENDED: Final = frozenset({"success", "error", "cancelled"})
-_WRITES: Final = frozenset({"write_file", "replace", "edit"})
+WRITES: Final = frozenset({"write_file", "replace", "edit"})
 _COMPRESSED: Final = re.compile(r"compressed from:? (\d{1,12}|unknown) to (\d{1,12}|unknown) tokens", re.IGNORECASE)
 
 
@@ -147,7 +147,7 @@ class Messages:
     def _acts(self, call: Mapping[str, Any], session: str, key: str, line: int, at: str) -> None:
         given = table(call.get("args"))
         found: list[tuple[ActKind, str]] = []
-        if text(call.get("name")) in _WRITES and call.get("status") == "success":
+        if text(call.get("name")) in WRITES and call.get("status") == "success":
             found.append(("file", text(given.get("file_path") or given.get("path"), REF_CHARS)))
         command = shell.command_of(given.get("command"))
         if command:

@@ -16,7 +16,7 @@ from django.utils import timezone
 from relays.core.meter import AnomalyKind
 from relays.core.usage import Buckets
 from relays.models import Session, SessionAct, SessionAnomaly, SessionBoundary, SessionCall, SessionFile, SourceFile
-from relays.sessions import ownership, rows, texts
+from relays.sessions import ownership, replays, rows, texts
 from relays.sessions.files import Cursor
 from relays.sessions.ownership import NEVER, Rank, Row
 from relays.sessions.reading import Part, join_about, money
@@ -303,7 +303,9 @@ class _Batch:
                     row.cost, row.price = priced.cost, priced.price
                 continue
             model, at, buckets = _asked(group)
-            asked.append((model, self.ranks[group[0].session][3], rows.moment(at), buckets))
+            agent, moment = self.ranks[group[0].session][3], rows.moment(at)
+            model = replays.priced_as(group[0].key, model, agent, moment, buckets)
+            asked.append((model, agent, moment, buckets))
             whose.append(group)
         for group, found in zip(whose, prices.book().bulk(asked), strict=True):
             cost, price = found if found is not None else (None, None)

@@ -13,7 +13,7 @@ from relays.core.meter import About, Act, ActKind, AnomalyKind, Compaction, Extr
 from relays.core.usage import Buckets
 from relays.sessions import shell
 from relays.sessions.fields import REF_CHARS, from_millis, ident, money, rows, table, text, tokens, whole
-from relays.sessions.jsonline import written_size
+from relays.sessions.jsonline import parse_whole, written_size
 
 AGENT: Final = "opencode"
 _PARTS: Final = frozenset(
@@ -87,6 +87,10 @@ class Conversation:
             self._out.note(AnomalyKind.UNKNOWN_TYPE, self.sid, line, f"part/{kind}")
         self._out.record(f"part {kind}", size)
         return kind, size
+
+    def entered(self, kind: str, size: int) -> None:
+        """Something else that the next answer reads."""
+        self._enter(kind, size)
 
     def _enter(self, kind: str, size: int) -> None:
         self._entering[kind] = self._entering.get(kind, 0) + size
@@ -208,6 +212,23 @@ class Conversation:
             found = self._asked or Compaction(self.sid, f"{AGENT}:{self.sid}:{name}"[:200], line, at)
             self._out.compactions[self.sid, found.uid] = found
         self._asked = None
+
+
+def parsed(raw: object, out: Extract, line: int) -> Mapping[str, Any]:
+    """A JSON object, or an empty one and a broken line."""
+    if isinstance(raw, str):
+        raw = raw.encode("utf-8", "surrogatepass")
+    value = parse_whole(raw) if isinstance(raw, bytes) else None
+    if value is not None:
+        return value
+    out.note(AnomalyKind.BROKEN_LINE, line=line)
+    return {}
+
+
+def created(message: Mapping[str, Any]) -> int:
+    """When it was begun, in milliseconds since 1970; 0 where it does not say."""
+    at = table(message.get("time")).get("created")
+    return int(at) if isinstance(at, int | float) and not isinstance(at, bool) and 0 < at < 10**14 else 0
 
 
 def _done(command: str, output: object) -> Iterator[tuple[ActKind, str]]:

@@ -105,7 +105,7 @@ def _project(ids: Sequence[int]) -> None:
     now = timezone.now()
     sessions = Session.objects.in_bulk(list(ids))
     for session in sessions.values():
-        if session.agent == replays.AGENT:
+        if session.agent in replays.SETTLED:
             replays.settle(session)
     sums, names = _sums(ids), _names(ids)
     marks = _marks(ids)

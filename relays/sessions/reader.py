@@ -120,7 +120,11 @@ FORMS: dict[str, Form] = {
         Form("codex-exec", "codex", "lines", "codex_exec", "CodexExec"),
         Form("gemini-document", "gemini-cli", "document", "gemini", "GeminiDocument"),
         Form("gemini-lines", "gemini-cli", "lines", "gemini", "GeminiLines"),
+        Form("gemini-stream", "gemini-cli", "lines", "gemini_headless", "GeminiStream"),
+        Form("gemini-answer", "gemini-cli", "document", "gemini_headless", "GeminiAnswer"),
         Form("opencode", "opencode", "document", "opencode", "OpenCodeDatabase"),
+        Form("opencode-export", "opencode", "document", "opencode_files", "OpenCodeExport"),
+        Form("opencode-message", "opencode", "document", "opencode_files", "OpenCodeMessage"),
         Form("relay-events", "relay", "lines", "relay_events", "RelayEvents"),
     )
 }

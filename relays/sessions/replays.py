@@ -1,31 +1,35 @@
-"""Codex: which rows of a session repeat what another file says better, judged from all files that were read.
+"""Which rows of a session repeat what another file says better, judged from all files that were read.
 
 sessions.md, Codex: "Fork/subagent files replay the whole parent history"; "usage [of exec] is cumulative over the
-thread, also across `resume` … deltas vs last-seen per thread_id; resident context only from the rollout".
+thread, also across `resume` … deltas vs last-seen per thread_id; resident context only from the rollout". The same
+holds of what Gemini CLI prints without its terminal: one sum per model over the session so far.
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Final
 
 from django.db.models import Max, Q
 
 from relays.core import replay
 from relays.core.meter import Copied
-from relays.core.usage import Buckets
+from relays.core.usage import Buckets, resident
 from relays.models import Session, SessionBoundary, SessionCall
 from relays.sessions import rows
 from relays.sessions.ownership import Row
 from relays.stores import prices
 
 AGENT: Final = "codex"
+#: agents of whose sessions something is settled here
+SETTLED: Final = frozenset((AGENT, "gemini-cli"))
 #: in the keys of calls that are turns of a headless stream
 TURN: Final = ":turn:"
 
 
 def settle(session: Session) -> None:
-    """Bring `copied` and `counts` of a Codex session's rows up to date, and what each headless turn added."""
+    """Bring `copied` and `counts` of a session's rows up to date, and what each headless turn added."""
     mine = SessionCall.objects.filter(session=session)
-    if session.parent or mine.filter(~Q(claimed=""), shown=True).exists():
+    if session.agent == AGENT and (session.parent or mine.filter(~Q(claimed=""), shown=True).exists()):
         _split(session)
     if mine.filter(key__contains=TURN).exists():
         _turns(session)
@@ -104,10 +108,13 @@ def _turns(session: Session) -> None:
         turns.update(copied="replay", counts=False)
         return
     found: list[Row] = list(rows.of_keys(sorted(set(turns.values_list("key", flat=True)))))
-    added = replay.turns(row.vector for row in found)
-    changed = [row for row in found if _take(row, added)]
+    changed: list[Row] = []
+    for model in {row.model for row in found}:  # each has its own running total
+        same = [row for row in found if row.model == model]
+        added = replay.turns(row.vector for row in same)
+        changed += [row for row in same if _take(row, added)]
     if changed:
-        _price(changed)
+        _price(session.agent, changed)
         rows.update(changed)
 
 
@@ -122,8 +129,21 @@ def _take(row: Row, added: dict[str, Buckets]) -> bool:
     return True
 
 
-def _price(changed: Iterable[Row]) -> None:
+def priced_as(key: str, model: str, agent: str, at: datetime | None, buckets: Buckets) -> str:
+    """The model by whose price a row is priced; "" (unpriced) for a sum of calls that reaches into a tier.
+
+    Cost: tiers hold "per request", and how long each request of a sum was nobody wrote down.
+    """
+    if TURN in key and not prices.book().flat(model, agent, at, resident(buckets)):
+        return ""
+    return model
+
+
+def _price(agent: str, changed: Iterable[Row]) -> None:
     changed = list(changed)
-    asked = [(row.model, AGENT, rows.moment(row.at), row.buckets) for row in changed]
+    asked: list[prices.Asked] = []
+    for row in changed:
+        at = rows.moment(row.at)
+        asked.append((priced_as(row.key, row.model, agent, at, row.buckets), agent, at, row.buckets))
     for row, found in zip(changed, prices.book().bulk(asked), strict=True):
         row.cost, row.price = found if found is not None else (None, None)

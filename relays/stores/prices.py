@@ -97,6 +97,17 @@ class PriceBook:
         found = self._library[model, agent]
         return found.at(at) if found is not None else None
 
+    def flat(self, model: str, agent: str, at: datetime | None, side: int) -> bool:
+        """Whether requests of together `side` tokens on their input side cost the same however they were cut.
+
+        True too where no price is known: then nothing is priced.
+        """
+        found = self.find(model, agent, at)
+        if found is None:
+            return True
+        rates = [rate for rate in found.rates.used().values() if rate is not None]
+        return all(side <= start for rate in rates for start, _ in rate.tiers)
+
     def _of_site(self, row: SiteRow) -> Price:
         if id(row) not in self._own:
             self._own[id(row)] = _price(row.model, row.provider, SITE, row.since, row.rates)

@@ -11,7 +11,10 @@ import pytest
 
 from relays.core.meter import AnomalyKind, Extract
 from relays.core.usage import resident
+from relays.models import Session, SessionAct, SourceFile
 from relays.sessions.reader import FORMS, Context
+from relays.sessions.run import import_paths
+from relays.sessions.totals import totals
 
 TABLES = """
 CREATE TABLE session (id TEXT PRIMARY KEY, parent_id TEXT, directory TEXT, version TEXT, time_created INTEGER);
@@ -224,4 +227,204 @@ def test_an_export_and_single_files_give_the_keys_of_the_database(tmp_path: Path
     part = tmp_path / "storage" / "part" / "m1" / "p1.json"
     part.parent.mkdir(parents=True)
     part.write_text(json.dumps(step))
-    assert list(read(export).calls) == list(read(single).calls) == [("ses_1", "opencode:ses_1:m1")]
+    calls = [list(FORMS[form].document(Context(path)).read(path).calls) for form, path in (
+        ("opencode-export", export), ("opencode-message", single),
+    )]  # fmt: skip
+    assert calls == [[("ses_1", "opencode:ses_1:m1")]] * 2
+
+
+# ---- 2.x: session_message
+
+
+NEWER = """
+CREATE TABLE session_message (
+    id TEXT PRIMARY KEY, session_id TEXT, type TEXT, seq INTEGER, time_created INTEGER, data TEXT
+)
+"""
+
+
+class Newer(Store):
+    """A database of 2.x in the making; `old`: brought over from 1.x, with its tables still there."""
+
+    def __init__(self, path: Path, *, old: bool = True) -> None:
+        super().__init__(path)
+        self.db.execute(NEWER)
+        self.seq = 0
+        if not old:
+            self.db.executescript("DROP TABLE message; DROP TABLE part;")
+
+    def row(self, session: str, name: str, kind: str, **data: Any) -> None:
+        self.clock, self.seq = self.clock + 1000, self.seq + 1
+        whole = {"time": {"created": self.clock, "completed": self.clock + 500}, **data}
+        values = (name, session, kind, self.seq, self.clock, json.dumps(whole))
+        self.db.execute("INSERT INTO session_message VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def answer(self, session: str, name: str, used: dict[str, Any], *content: dict[str, Any], **data: Any) -> None:
+        model = {"id": "claude-sonnet-4-5", "providerID": "anthropic"}
+        self.row(session, name, "assistant", agent="build", model=model, content=list(content), tokens=used, **data)
+
+
+@pytest.fixture
+def newer(tmp_path: Path) -> Iterator[Newer]:
+    made = Newer(tmp_path / "opencode.db", old=False)
+    with closing(made.db):
+        yield made
+
+
+def test_2x_answers_are_calls_with_reasoning_beside_output(newer: Newer) -> None:
+    def tool(name: str, status: str, given: dict[str, Any], said: str = "", **metadata: Any) -> dict[str, Any]:
+        content = [{"type": "text", "text": said}]
+        state = {"status": status, "input": given, "content": content, "metadata": metadata}
+        return {"type": "tool", "id": "c", "name": name, "state": state}
+
+    newer.session("ses_1")
+    newer.row("ses_1", "msg_0", "user", text="please", files=[{"uri": "file:///x", "mime": "text/plain"}])
+    newer.row("ses_1", "msg_1", "model-switched", model={"id": "x"})
+    newer.row("ses_1", "msg_2", "synthetic", text="a reminder")
+    newer.answer(
+        "ses_1", "msg_3", usage(100, 10, 30, cached=40, written=5),
+        {"type": "text", "text": "done"},
+        tool("bash", "completed", {"command": "git commit -m 'fix #7'"}, "[main 1a2b3c4] fix #7", exit=0),
+        tool("edit", "completed", {"filePath": "/work/a.py"}),
+        tool("bash", "error", {"command": "false"}),
+        snapshot={"files": ["b.py"]}, cost=0.5,
+    )  # fmt: skip
+    newer.row("ses_1", "msg_4", "idle", outcome="succeeded")
+    found = read(newer.path)
+    (call,) = found.calls.values()
+    assert (call.key, call.model, call.chain, call.reported_cost) == (
+        "opencode:ses_1:msg_3", "claude-sonnet-4-5", "main", "0.5",
+    )  # fmt: skip
+    assert call.buckets.as_mapping() == {
+        "input": 100, "cache_read": 40, "cache_write_5m": 5, "cache_write_1h": 0, "output": 40,
+    }  # fmt: skip
+    assert (call.reasoning, call.lower_bound, call.tools, call.tool_errors) == (30, False, 3, 1)
+    assert set(call.fill) == {"user text", "user file", "synthetic text"}
+    assert {(act.kind, act.ref) for act in found.acts.values()} == {
+        ("commit", "1a2b3c4"), ("issue", "#7"), ("file", "/work/a.py"), ("file", "b.py"),
+    }  # fmt: skip
+    assert found.about["ses_1"].cwd == "/work"
+    assert not found.anomalies
+
+
+def test_2x_a_compaction_is_a_boundary_once_it_is_completed_and_its_call_was_paid_for(newer: Newer) -> None:
+    newer.session("ses_1")
+    newer.answer("ses_1", "msg_1", usage(900, 9))
+    model = {"id": "claude-haiku-4-5", "providerID": "anthropic"}
+    newer.row("ses_1", "msg_2", "compaction", status="completed", reason="auto", model=model, tokens=usage(950, 90))
+    newer.answer("ses_1", "msg_3", usage(200, 9))
+    newer.row("ses_1", "msg_4", "compaction", status="failed", reason="manual", error={"type": "x"}, tokens=usage(7, 1))
+    newer.row("ses_1", "msg_5", "compaction", status="running", reason="auto", summary="", recent="")
+    found = read(newer.path)
+    assert [(one.uid, one.trigger) for one in found.compactions.values()] == [("opencode:ses_1:msg_2", "auto")]
+    assert [(call.chain, resident(call.buckets)) for call in found.calls.values()] == [
+        ("main", 900), ("aux", 950), ("main", 200), ("aux", 7),
+    ]  # fmt: skip
+
+
+def test_2x_what_was_brought_over_from_1x_counts_once_and_what_came_later_counts(tmp_path: Path) -> None:
+    store = Newer(tmp_path / "opencode.db")
+    store.session("ses_1")
+    store.message("ses_1", "m1", tokens=usage(100, 10))
+    began = store.clock
+    copied = {"created": began, "completed": began + 500}
+    model = {"id": "claude-sonnet-4-5", "providerID": "anthropic"}
+    store.row("ses_1", "msg_of_m1", "assistant", model=model, content=[], tokens=usage(100, 10), time=copied)
+    store.answer("ses_1", "msg_2", usage(300, 20))
+    store.answer("ses_9", "msg_3", usage(5, 1))  # a session that its table does not name
+    found = read(store.path)
+    assert sorted(call.key for call in found.calls.values()) == [
+        "opencode:ses_1:m1", "opencode:ses_1:msg_2", "opencode:ses_9:msg_3",
+    ]  # fmt: skip
+    assert found.records["session_message that message tells too"][0] == 1
+
+
+def test_2x_what_nobody_described_is_counted_and_named(newer: Newer) -> None:
+    newer.session("ses_1")
+    newer.row("ses_1", "msg_1", "novel")
+    newer.db.execute("INSERT INTO session_message VALUES ('msg_2', 'ses_1', 'user', 9, 9, '{cut')")
+    newer.db.execute("CREATE TABLE session_v2 (id TEXT)")
+    newer.db.executemany("INSERT INTO session_v2 VALUES (?)", [("a",), ("b",)])
+    found = read(newer.path)
+    assert sorted((one.kind.value, one.detail, one.count) for one in found.anomalies.values()) == [
+        ("broken_line", "", 1),
+        ("unknown_type", "session_message/novel", 1),
+        ("unknown_type", "table session_v2", 2),
+    ]
+    assert found.records["rows of session_v2, not read"] == [2, 0]
+
+
+# ---- JSON
+
+
+def legacy(storage: Path, *, older: bool = False) -> dict[str, Any]:
+    """A session of two messages as versions before the database kept it; the export that says the same."""
+    infos = storage / "info" if older else storage / "session" / "project"
+    info = {"id": "ses_1", "projectID": "project", "directory": "/work", "version": "0.9.1"}
+    made: list[dict[str, Any]] = []
+    for number, cached in enumerate((0, 90)):
+        name, used = f"msg_{number}", usage(100 + number, 10, cached=cached)
+        time = {"created": 1_777_629_600_000 + number, "completed": 1_777_629_600_900 + number}
+        message = {
+            "id": name, "sessionID": "ses_1", "role": "assistant", "time": time, "modelID": "claude-sonnet-4-5",
+            "providerID": "anthropic", "tokens": used, "cost": 0.25,
+        }  # fmt: skip
+        state = {"status": "completed", "input": {"filePath": f"/work/{number}.py"}, "output": "ok"}
+        parts = [
+            {"id": "prt_1", "sessionID": "ses_1", "messageID": name, "type": "tool", "tool": "write", "state": state},
+            {
+                "id": "prt_2",
+                "sessionID": "ses_1",
+                "messageID": name,
+                "type": "step-finish",
+                "tokens": used,
+                "cost": 0.25,
+            },
+        ]
+        made.append({"info": message, "parts": parts})
+        folder = storage / "part" / ("ses_1" if older else "") / name
+        for path, one in [(storage / "message" / "ses_1" / f"{name}.json", message)] + [
+            (folder / f"{part['id']}.json", part) for part in parts
+        ]:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(one, indent=2))
+    infos.mkdir(parents=True, exist_ok=True)
+    (infos / "ses_1.json").write_text(json.dumps(info, indent=2))
+    return {"info": info, "messages": made, "todos": []}
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("older", [False, True])
+def test_the_files_before_the_database_and_an_export_are_found_and_count_once(tmp_path: Path, older: bool) -> None:
+    whole = legacy(tmp_path / "storage", older=older)
+    found = totals(import_paths([tmp_path / "storage"]).sources)
+    assert (found["sessions"], found["calls"], found["tokens"]["input"], found["tokens"]["cache_read"]) == (
+        1,
+        2,
+        201,
+        90,
+    )
+    session = Session.objects.get()
+    assert (session.sid, session.cwd, session.version, str(session.reported_cost.normalize())) == (
+        "ses_1", "/work", "0.9.1", "0.5",
+    )  # fmt: skip
+    assert (session.max_resident, session.anomalies) == (191, {})
+    assert set(SessionAct.objects.values_list("kind", "ref")) == {("file", "/work/0.py"), ("file", "/work/1.py")}
+    (tmp_path / "export.json").write_text("Exporting session: ses_1\n" + json.dumps(whole, indent=2) + "\n")
+    again = totals(import_paths([tmp_path]).sources)
+    assert (again["sessions"], again["calls"], again["tokens"], again["cost"]) == (
+        1, 2, found["tokens"], found["cost"],
+    )  # fmt: skip
+    forms = set(SourceFile.objects.exclude(form="").values_list("form", flat=True))
+    assert forms == {"opencode-message", "opencode-export"}
+
+
+def test_an_export_of_2x_messages_and_a_damaged_one(tmp_path: Path) -> None:
+    export = tmp_path / "export.json"
+    answer = {"id": "msg_1", "type": "assistant", "model": {"id": "m"}, "content": [], "tokens": usage(100, 10, 5)}
+    export.write_text(json.dumps({"info": {"id": "ses_1"}, "messages": [answer]}))
+    document = FORMS["opencode-export"].document(Context(export))
+    (call,) = document.read(export).calls.values()
+    assert (call.key, call.buckets.output, call.lower_bound) == ("opencode:ses_1:msg_1", 15, False)
+    export.write_text('{"info": {"id": "ses_1"')
+    assert [kind for kind, _, _ in document.read(export).anomalies] == [AnomalyKind.BROKEN_LINE]
