@@ -129,6 +129,7 @@ def _project(ids: Sequence[int]) -> None:
     SessionAnomaly.objects.bulk_create(anomalies)
     FullnessCount.objects.bulk_create(counts)
     kinds = _kinds(ids)
+    shadows = shadow.Shadows(ids)
     for pk, session in sessions.items():
         main = mains.get(pk) or _Main()
         session.anomalies = kinds.get(pk, {})
@@ -136,8 +137,9 @@ def _project(ids: Sequence[int]) -> None:
             MainCall(resident, bool(after))
             for resident, after in zip(main.window.residents, main.window.after_boundary, strict=True)
         ]
-        session.shadow = shadow.project(session, calls, main.keys, main.times, declared=main.declared is not None)
+        session.shadow = shadows.project(session, calls, main.keys, main.times, declared=main.declared is not None)
         session.projected_at = now
+    shadows.store()
     rows.write(sessions.values(), _WRITTEN)
 
 

@@ -8,7 +8,8 @@ import hashlib
 import json
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
@@ -24,7 +25,7 @@ from relays.core.fidelity import score
 from relays.core.pointers import Answer, Kind, Pointer, Verdict, is_sha
 from relays.core.shadow import Done, Figure, LegCut, MainCall, Provenance
 from relays.models import Session, SessionAct, SessionLeg
-from relays.sessions import topics
+from relays.sessions import rows, topics
 from relays.stores.base import BadName, StoreUnavailable
 from relays.stores.bundle import Stores
 from relays.stores.git import GitStore, discover
@@ -34,7 +35,7 @@ from relays.stores.made import made_between, whole_names
 MOST_SEEN: Final = 2_000
 #: sessions that are judged before anybody is asked whether to stop
 AT_A_TIME: Final = 20
-#: acts of one session that are looked at
+#: acts of one session that are looked at, and of several that are read at once
 MOST_ACTS: Final = 50_000
 _EVER: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -47,32 +48,77 @@ def project(
     *,
     declared: bool = False,
 ) -> dict[str, object]:
-    """Write the session's `SessionLeg` rows anew and return the JSON for `Session.shadow`; the session is not saved.
+    """Write the `SessionLeg` rows of one session anew: `Shadows` for it alone."""
+    shadows = Shadows([session.pk])
+    found = shadows.project(session, calls, keys, times, declared=declared)
+    shadows.store()
+    return found
 
-    `calls`, `keys`, `times`: its main calls in order, copied ones included, with their keys and times. The window is
-    `session.window_tokens`; `declared`: the agent itself says it. A leg that comes out as it was keeps its verdicts. A
-    fixed number of queries; call it inside the transaction of the projection, after its acts are stored.
+
+#: (kind, ref, call, at) of an act
+_Act = tuple[str, str, str, datetime | None]
+
+
+class Shadows:
+    """The shadow relays of some sessions: what is known of them is read at once, and what came out is written at once.
+
+    A fixed number of queries, however many sessions there are, unless they did so much that their acts are read one
+    session after the other. Call it inside the transaction of the projection, after the acts are stored.
     """
-    names = session.model_names
-    model = names[0] if len(names) == 1 else "its models" if names else "a model that is not named"
-    acts = _acts(session, keys, times)
-    effect = min((call for call, act in acts if act.kind != "issue"), default=None)
-    whole = shadow.would(
-        calls,
-        _window(session, declared),
-        policy.build(settings.SITE_POLICY, None, {}),
-        model=model,
-        effect=effect,
-    )
-    before = {leg.number: leg for leg in SessionLeg.objects.filter(session=session)}
-    rows = [
-        _leg(session, cut, batons, _until(session, times, cut), before.get(cut.number))
-        for cut, batons in zip(whole.legs, _up_to(whole.legs, acts), strict=True)
-    ]
-    with transaction.atomic():
-        SessionLeg.objects.filter(session=session).delete()
-        SessionLeg.objects.bulk_create(rows, batch_size=500)
-    return whole.summary()
+
+    def __init__(self, sessions: Collection[int]) -> None:
+        self._sessions = list(sessions)
+        self._rows: list[SessionLeg] = []
+        self._policy = policy.build(settings.SITE_POLICY, None, {})
+        self._before: dict[int, dict[int, SessionLeg]] = defaultdict(dict)
+        for leg in SessionLeg.objects.filter(session__in=self._sessions):
+            self._before[leg.session_id][leg.number] = leg
+        self._acts: dict[int, list[_Act]] | None = None
+        acts = SessionAct.objects.filter(session__in=self._sessions)
+        if len(self._sessions) > 1 and acts.count() <= MOST_ACTS:
+            self._acts = defaultdict(list)
+            ordered = acts.order_by("session_id", "source_id", "line", "pk")
+            for session, *act in ordered.values_list("session_id", "kind", "ref", "call", "at"):
+                self._acts[session].append((act[0], act[1], act[2], act[3]))
+
+    def project(
+        self,
+        session: Session,
+        calls: Sequence[MainCall],
+        keys: Sequence[str],
+        times: Sequence[datetime | None],
+        *,
+        declared: bool = False,
+    ) -> dict[str, object]:
+        """The JSON for `Session.shadow`; the session is not saved, its legs are with `store`.
+
+        `calls`, `keys`, `times`: its main calls in order, copied ones included, with their keys and times. The window
+        is `session.window_tokens`; `declared`: the agent itself says it. A leg that comes out as it was keeps its
+        verdicts.
+        """
+        names = session.model_names
+        model = names[0] if len(names) == 1 else "its models" if names else "a model that is not named"
+        acts = _acts(session, self._of(session), keys, times)
+        effect = min((call for call, act in acts if act.kind != "issue"), default=None)
+        whole = shadow.would(calls, _window(session, declared), self._policy, model=model, effect=effect)
+        before = self._before.get(session.pk, {})
+        self._rows += [
+            _leg(session, cut, batons, _until(session, times, cut), before.get(cut.number))
+            for cut, batons in zip(whole.legs, _up_to(whole.legs, acts), strict=True)
+        ]
+        return whole.summary()
+
+    def store(self) -> None:
+        """Write the legs of all sessions anew, those of sessions that were not projected too: they have none."""
+        with transaction.atomic():
+            SessionLeg.objects.filter(session__in=self._sessions).delete()
+            SessionLeg.objects.bulk_create(self._rows, batch_size=500)
+
+    def _of(self, session: Session) -> Iterable[_Act]:
+        if self._acts is not None:
+            return self._acts.get(session.pk, ())
+        rows = SessionAct.objects.filter(session=session).order_by("source_id", "line", "pk")
+        return rows.values_list("kind", "ref", "call", "at")[:MOST_ACTS]
 
 
 def _window(session: Session, declared: bool) -> Figure | None:
@@ -85,13 +131,14 @@ def _window(session: Session, declared: bool) -> Figure | None:
     return Figure(session.window_tokens, Provenance.ASSUMED, source)
 
 
-def _acts(session: Session, keys: Sequence[str], times: Sequence[datetime | None]) -> list[tuple[int, Done]]:
+def _acts(
+    session: Session, acts: Iterable[_Act], keys: Sequence[str], times: Sequence[datetime | None]
+) -> list[tuple[int, Done]]:
     """(main call from 1, act) in order. An act of a sub-agent belongs to the main call that went before it in time."""
     number = {key: at for at, key in enumerate(keys, 1)}
     latest = list(accumulate((time or _EVER for time in times), max))  # never falling: times may step back
     found: dict[tuple[str, str], int] = {}
-    rows = SessionAct.objects.filter(session=session).order_by("source_id", "line", "pk")
-    for kind, ref, call, at in rows.values_list("kind", "ref", "call", "at")[:MOST_ACTS]:
+    for kind, ref, call, at in acts:
         if call in number:
             place = number[call]
         elif at is not None:
@@ -172,8 +219,13 @@ def judge_waiting(sessions: Iterable[int] | QuerySet[Any, Any], stop: Callable[[
     waiting = sorted(set(legs.values_list("session", flat=True)))
     for start in range(0, len(waiting), AT_A_TIME):
         some = list(Session.objects.filter(pk__in=waiting[start : start + AT_A_TIME]))
+        found: dict[int, list[SessionLeg]] = defaultdict(list)
+        for leg in SessionLeg.objects.filter(session__in=some).order_by("number"):
+            found[leg.session_id].append(leg)
         for session in some:
-            judge(session)
+            _judged(session, found[session.pk])
+        # a row that was projected anew meanwhile has another key: it is left unjudged
+        rows.write([leg for legs in found.values() for leg in legs], _JUDGED)
         topics.tell_changed(session.pk for session in some)
         # after the first ones: whatever the rest of a step took, it comes to an end
         if stop():
@@ -190,6 +242,14 @@ def judge(session: Session) -> Mapping[str, int]:
     Returns the sums of `verified`, `dangling` and `unknown`; never raises for what the repository is or says.
     """
     legs = list(SessionLeg.objects.filter(session=session).order_by("number"))
+    sums = _judged(session, legs)
+    # a row that was projected anew meanwhile has another key: it is left unjudged
+    SessionLeg.objects.bulk_update(legs, _JUDGED, batch_size=200)
+    return sums
+
+
+def _judged(session: Session, legs: Sequence[SessionLeg]) -> dict[str, int]:
+    """The same in the rows, which are not saved."""
     try:
         answers = _Repository(session).answers(legs)
         why = ""
@@ -204,8 +264,6 @@ def judge(session: Session) -> Mapping[str, int]:
         leg.judged_at = now
         for name in sums:
             sums[name] += getattr(leg, name)
-    # a row that was projected anew meanwhile has another key: it is left unjudged
-    SessionLeg.objects.bulk_update(legs, _JUDGED, batch_size=200)
     return sums
 
 
