@@ -5,6 +5,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.sessions.oracle_prices import MODELS
+
 #: path in the folder -> content
 Files = dict[str, bytes]
 
@@ -77,7 +79,7 @@ def _claude_call(draw: st.DrawFn, base: dict[str, Any], kind: str, fresh: Any) -
         usage["cache_creation"] = {"ephemeral_5m_input_tokens": short, "ephemeral_1h_input_tokens": hour}
     if kind == "zero":
         usage |= {"input_tokens": 0, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
-    model = "<synthetic>" if kind == "synthetic" else "claude-sonnet-4-5-20250929"
+    model = "<synthetic>" if kind == "synthetic" else draw(st.sampled_from(MODELS))
     message = {"role": "assistant", "model": model, "stop_reason": "end_turn"}
     ids: dict[str, Any] = {}
     named = draw(st.sampled_from(("both", "both", "message", "request", "uuid")))
@@ -92,7 +94,10 @@ def _claude_call(draw: st.DrawFn, base: dict[str, Any], kind: str, fresh: Any) -
         # a placeholder first, the final figure in any of the later ones
         said = output if number == blocks - 1 else draw(st.sampled_from((output, min(output, 1))))
         content = [{"type": "text", "text": "x" * draw(st.integers(0, 5))}]
-        whole = {**message, "content": content, "usage": {**usage, "output_tokens": said}}
+        used = {**usage, "output_tokens": said}
+        if split != "nested only" and draw(st.integers(0, 3)) == 0:
+            used.pop("cache_creation", None)  # this row does not know how the amount is split
+        whole = {**message, "content": content, "usage": used}
         found.append({**base, **ids, "type": "assistant", "uuid": fresh("a"), "message": whole})
     return found
 
@@ -138,6 +143,9 @@ def _rollout(draw: st.DrawFn, thread: str, parent: str, totals: list[Total]) -> 
         meta["forked_from_id"] = parent
     records = [{"timestamp": "2026-03-01T10:00:00.000Z", "type": "session_meta", "payload": meta}]
     for at, (side, cached, output) in enumerate(totals):
+        if draw(st.integers(0, 2)) == 0:
+            turn = {"turn_id": f"{thread}-{at}", "model": draw(st.sampled_from(MODELS)), "cwd": "/srv/x"}
+            records.append({"timestamp": "2026-03-01T10:00:30.000Z", "type": "turn_context", "payload": turn})
         total = {
             "input_tokens": side,
             "cached_input_tokens": cached,

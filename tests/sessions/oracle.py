@@ -1,14 +1,19 @@
 """What the right totals of Claude Code's and Codex's files are, worked out a second time: slowly, and all at once.
 
+See `tests.sessions.oracle_others` for the other agents' files, and `tests.sessions.oracle_prices` for the prices.
+
 Written from sessions.md alone. It knows the whole content of every file, reads it with `json`, keeps no state, no
 database and no order, and shares no code with the readers.
 """
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
+
+from tests.sessions import oracle_prices
 
 KINDS = ("input", "cache_read", "cache_write_5m", "cache_write_1h", "output")
 
@@ -23,11 +28,28 @@ class Right:
     tokens: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     most: int = 0
     compactions: int = 0
+    cost: Decimal | None = None
+    unpriced: int = 0
+
+
+@dataclass
+class Counted:
+    """A call that counts in its session: what its price depends on."""
+
+    model: str
+    at: str
+    tokens: Mapping[str, int]
+
+
+def price(right: Right, calls: Sequence[Counted]) -> None:
+    """Add what these calls of one session cost."""
+    costs = [oracle_prices.cost(call.model, call.at, call.tokens) for call in calls]
+    right.cost, right.unpriced = oracle_prices.summed(costs), costs.count(None)
 
 
 def claude(files: Mapping[str, bytes]) -> dict[str, Right]:
     """Session -> what counts in it; `files`: path -> content."""
-    rows = []  # (session, key, main, path, line, usage by kind)
+    rows = []  # (session, key, main, path, line, what it used, model, at)
     marks = []  # (session, uid, path, line)
     first: dict[str, str] = {}
     copies: set[str] = set()
@@ -51,7 +73,7 @@ def claude(files: Mapping[str, bytes]) -> dict[str, Right]:
             if record.get("type") == "assistant":
                 row = _claude_row(record, path)
                 if row is not None:
-                    rows.append((session, row[0], row[1], path, number, row[2]))
+                    rows.append((session, row[0], row[1], path, number, row[2], record["message"]["model"], at or ""))
     found: dict[str, Right] = defaultdict(Right)
     for session in first:
         found[session]  # a session without a call is one all the same
@@ -62,11 +84,14 @@ def claude(files: Mapping[str, bytes]) -> dict[str, Right]:
     def rank(session: str) -> tuple[bool, str, str]:
         return session in copies, first.get(session, "9999"), session
 
+    counted: dict[str, list[Counted]] = defaultdict(list)
     for same in by_key.values():
-        tokens = {kind: max(row[5][kind] for row in same) for kind in KINDS}
+        tokens = _whole([row[5] for row in same])
         main = any(row[2] for row in same)
         sessions = {row[0] for row in same}
         owner = min(sessions, key=rank)
+        at = min((row[7] for row in same if row[7]), default="")
+        counted[owner].append(Counted(same[0][6], at, tokens))
         for session in sessions:
             right = found[session]
             if main:
@@ -81,7 +106,25 @@ def claude(files: Mapping[str, bytes]) -> dict[str, Right]:
     for uid in {mark[1] for mark in marks}:
         owner = min({mark[0] for mark in marks if mark[1] == uid}, key=rank)
         found[owner].compactions += 1
+    for session, calls in counted.items():
+        price(found[session], calls)
     return dict(found)
+
+
+def _whole(rows: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """One call from all its rows: the most of each field. What was written to the cache is one amount: the most that a
+
+    row says of it, of which an hour has the most that a row says of an hour.
+    """
+    most = {name: max(row[name] for row in rows) for name in rows[0]}
+    hour = most["cache_write_1h"]
+    return {
+        "input": most["input"],
+        "cache_read": most["cache_read"],
+        "cache_write_5m": most["written"] - hour,
+        "cache_write_1h": hour,
+        "output": most["output"],
+    }
 
 
 def _records(content: bytes) -> list[tuple[int, dict[str, Any]]]:
@@ -108,13 +151,12 @@ def _claude_row(record: Mapping[str, Any], path: str) -> tuple[str, bool, dict[s
         return None
     split = usage.get("cache_creation") or {}
     hour = split.get("ephemeral_1h_input_tokens", 0)
-    short = split.get("ephemeral_5m_input_tokens", 0)
-    short += max(usage.get("cache_creation_input_tokens", 0) - short - hour, 0)
+    written = max(usage.get("cache_creation_input_tokens", 0), split.get("ephemeral_5m_input_tokens", 0) + hour)
     main = not record.get("isSidechain") and not record.get("agentId") and "/subagents/" not in path
     tokens = {
         "input": usage.get("input_tokens", 0),
         "cache_read": usage.get("cache_read_input_tokens", 0),
-        "cache_write_5m": short,
+        "written": written,
         "cache_write_1h": hour,
         "output": usage.get("output_tokens", 0),
     }
@@ -124,21 +166,26 @@ def _claude_row(record: Mapping[str, Any], path: str) -> tuple[str, bool, dict[s
 def codex(files: Mapping[str, bytes]) -> dict[str, Right]:
     """Thread -> what counts in it: what its parent's file has as well is the parent's."""
     totals: dict[str, list[tuple[int, int, int]]] = {}
+    said: dict[str, list[tuple[str, str]]] = {}  # (model, at) of each call
     parents: dict[str, str] = {}
     for content in files.values():
-        thread = ""
+        thread = model = ""
         mine: list[tuple[int, int, int]] = []
+        about: list[tuple[str, str]] = []
         for _, record in _records(content):
             payload = record.get("payload", {})
             if record.get("type") == "session_meta" and not thread:
                 thread = payload["id"]
                 parents[thread] = payload.get("forked_from_id", "")
+            if record.get("type") == "turn_context":
+                model = payload["model"]
             if payload.get("type") == "token_count" and payload.get("info"):
                 total = payload["info"]["total_token_usage"]
                 now = total["input_tokens"], total["cached_input_tokens"], total["output_tokens"]
                 if not mine or mine[-1] != now:
                     mine.append(now)
-        totals[thread] = mine
+                    about.append((model, record["timestamp"]))
+        totals[thread], said[thread] = mine, about
     found = {}
     for thread, mine in totals.items():
         theirs = totals.get(parents[thread], [])
@@ -146,6 +193,7 @@ def codex(files: Mapping[str, bytes]) -> dict[str, Right]:
         while shared < min(len(mine), len(theirs)) and mine[shared] == theirs[shared]:
             shared += 1
         right = found[thread] = Right(copied=shared)
+        counted = []
         for at in range(shared, len(mine)):
             before = mine[at - 1] if at else (0, 0, 0)
             if any(a < b for a, b in zip(mine[at], before, strict=True)):
@@ -157,4 +205,7 @@ def codex(files: Mapping[str, bytes]) -> dict[str, Right]:
             right.tokens["cache_read"] += cached
             right.tokens["output"] += output
             right.most = max(right.most, side)
+            used = {"input": side - cached, "cache_read": cached, "output": output}
+            counted.append(Counted(*said[thread][at], used))
+        price(right, counted)
     return found

@@ -1,25 +1,35 @@
 """Whatever the files hold and however they are read: every total is the one that the slow oracle works out."""
 
 import tempfile
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from relays.core import pricefile
 from relays.models import Session, SessionCall
 from relays.sessions.run import import_paths
-from tests.sessions import oracle
+from tests.sessions import oracle, oracle_prices
 from tests.sessions.made_up import Files, claude_files, codex_files
 from tests.sessions.stored import emptied, snapshot
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("priced")]
 QUICK = settings(
     max_examples=6,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    # the table of prices is the same for all examples
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
     phases=[Phase.generate],  # shrinking goes through the database some hundred times
 )
 LONG = settings(QUICK, max_examples=200)
+
+
+@pytest.fixture
+def priced(settings: Any) -> None:
+    """The site's own table names the made-up models."""
+    settings.SITE_PRICES = pricefile.parse(oracle_prices.as_toml())
 
 
 def stored() -> dict[str, oracle.Right]:
@@ -37,9 +47,29 @@ def stored() -> dict[str, oracle.Right]:
             },
             one.max_resident,
             one.compactions,
+            one.cost,
+            one.unpriced_calls,
         )
         for one in Session.objects.all()
     }
+
+
+def costs_are_by_their_kept_rows() -> None:
+    """What each call cost is what the price row that is kept beside it gives; none is priced as another model."""
+    for call in SessionCall.objects.filter(shown=True).exclude(copied="replay").select_related("price"):
+        tokens = {
+            "input": call.input_tokens,
+            "cache_read": call.cache_read,
+            "cache_write_5m": call.cache_write_5m,
+            "cache_write_1h": call.cache_write_1h,
+            "output": call.output_tokens,
+        }
+        if call.price is None:
+            assert call.cost is None
+            continue
+        assert Fraction(call.cost) == oracle_prices.by_row(call.price.rates, tokens)
+        assert call.price.model == call.model
+        assert call.price.since is None or call.price.since <= call.at
 
 
 def agrees(files: Files, right: dict[str, oracle.Right], data: st.DataObject) -> None:
@@ -54,6 +84,7 @@ def agrees(files: Files, right: dict[str, oracle.Right], data: st.DataObject) ->
         assert stored() == right
         keys = SessionCall.objects.filter(counts=True).values_list("key", flat=True)
         assert len(keys) == len(set(keys)) == sum(one.calls for one in right.values())
+        costs_are_by_their_kept_rows()
         whole = snapshot()
         emptied()
         for path in data.draw(st.permutations(sorted(files))):
