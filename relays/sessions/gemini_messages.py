@@ -166,6 +166,8 @@ class Messages:
             return
         uid = f"gemini:{session}:{name}"[:200]
         automatic = "exceeded" in str(said)
+        if (session, uid) in self._out.compactions:
+            return  # the same message again: where it stood first is where it happened
         self._out.compactions[session, uid] = Compaction(
             session=session,
             uid=uid,

@@ -210,6 +210,9 @@ class Conversation:
         """A compaction is one when its summary is there; one that failed leaves the window as it was."""
         if summary and not message.get("error"):
             found = self._asked or Compaction(self.sid, f"{AGENT}:{self.sid}:{name}"[:200], line, at)
+            # a fork's copy is the compaction that it repeats
+            known = _fingerprint(message)
+            found.uid = self._copies.key(found.uid, f"compaction {known}" if known else "")
             self._out.compactions[self.sid, found.uid] = found
         self._asked = None
 

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from relays.core import pricefile
 from relays.models import Session, SessionCall
 from relays.sessions.run import import_paths
-from tests.sessions import oracle, oracle_prices
+from tests.sessions import oracle, oracle_others, oracle_prices
 from tests.sessions.made_up import Files, claude_files, codex_files
+from tests.sessions.made_up_others import event_files, gemini_files, opencode_files
 from tests.sessions.stored import emptied, snapshot
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("priced")]
 QUICK = settings(
-    max_examples=6,
+    max_examples=3,
     # the table of prices is the same for all examples
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture],
     phases=[Phase.generate],  # shrinking goes through the database some hundred times
@@ -112,6 +113,48 @@ def test_claude_code(files, data):
 @given(codex_files(), st.data())
 def test_codex(files, data):
     agrees(files, oracle.codex(files), data)
+
+
+@QUICK
+@given(gemini_files(), st.data())
+def test_gemini(files, data):
+    agrees(files, oracle_others.gemini(files), data)
+
+
+@QUICK
+@given(opencode_files(), st.data())
+def test_opencode(files, data):
+    agrees(files, oracle_others.opencode(files), data)
+
+
+@QUICK
+@given(event_files(), st.data())
+def test_relay_events(files, data):
+    agrees(files, oracle_others.events(files), data)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@LONG
+@given(gemini_files(), st.data())
+def test_gemini_at_length(files, data):
+    agrees(files, oracle_others.gemini(files), data)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@LONG
+@given(opencode_files(), st.data())
+def test_opencode_at_length(files, data):
+    agrees(files, oracle_others.opencode(files), data)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@LONG
+@given(event_files(), st.data())
+def test_relay_events_at_length(files, data):
+    agrees(files, oracle_others.events(files), data)
 
 
 @pytest.mark.slow

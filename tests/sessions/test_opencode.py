@@ -187,6 +187,20 @@ def test_a_forks_copies_carry_the_key_of_the_first_and_a_sub_agent_its_parent(st
     assert found.about["ses_3"].parent == "ses_1"
 
 
+@pytest.mark.django_db
+def test_a_forks_copy_of_a_compaction_is_the_compaction_that_it_repeats(store: Store) -> None:
+    store.session("ses_1")
+    store.message("ses_1", "m1", tokens=usage(900, 9))
+    store.message("ses_1", "m2", ({"type": "compaction", "auto": True},), role="user")
+    store.message("ses_1", "m3", tokens=usage(950, 90), summary=True)
+    store.session("ses_2")
+    copies = "INSERT INTO message SELECT 'copy of ' || id, 'ses_2', time_created, data FROM message"
+    store.db.execute(copies)
+    store.message("ses_2", "m9", tokens=usage(200, 9))
+    assert totals(import_paths([store.path]).sources)["compactions"] == 1
+    assert list(Session.objects.order_by("sid").values_list("compactions", flat=True)) == [1, 0]
+
+
 @pytest.mark.parametrize("mode", ["delete", "wal", "wal closed"])
 def test_reading_leaves_no_trace_in_the_folder(store: Store, mode: str) -> None:
     store.db.execute(f"PRAGMA journal_mode = {mode.split()[0]}")
