@@ -11,6 +11,8 @@ from relays.management.cli import Exit, emit, say
 from relays.management.verbs._reading import bar, real_paths
 from relays.sessions import run as reading
 
+#: as shells report a program that ended by Ctrl-C
+INTERRUPTED = 130
 #: problems that are named one by one
 MOST_NAMED = 10
 
@@ -24,16 +26,23 @@ def run(options: argparse.Namespace) -> int:
     from relays.sessions.totals import totals
 
     paths = real_paths("import", options.paths)
+    far: reading.Progress | None = None
     try:
-        with bar() as progress:
+        with bar() as show:
+
+            def progress(now: reading.Progress) -> None:
+                nonlocal far
+                far = now
+                if show is not None:
+                    show(now)
+
             # two processes parse: nothing else runs in this one that a fork could disturb
             outcome = reading.import_paths(paths, progress=progress, processes=2)
         # their repositories say what became of each would-be baton's pointers
         for some in rows.chunks(sorted(outcome.changed)):
             shadow.judge_waiting(some, lambda: False)
     except KeyboardInterrupt:
-        say("import: interrupted; what was stored stays, and the same command goes on from there")
-        return 130
+        return _interrupted(far, options.json)
     found = totals(outcome.sources)
     found["skipped"] = outcome.skipped
     found["problems"] = [{"path": one.path, "why": one.why} for one in outcome.problems]
@@ -43,6 +52,18 @@ def run(options: argparse.Namespace) -> int:
     if len(outcome.problems) > MOST_NAMED:
         say(f"and {len(outcome.problems) - MOST_NAMED} more paths that could not be read")
     return Exit.FINE
+
+
+def _interrupted(far: reading.Progress | None, as_json: bool) -> int:
+    """What was done and how to go on; `far`: as far as the last batch that was stored, None = there was none."""
+    done, whole = (far.files_done, far.files_total) if far else (0, None)
+    if as_json:
+        counts = {"files_done": done, "files_total": whole}
+        sizes = {"bytes_done": far.bytes_done if far else 0, "bytes_total": far.bytes_total if far else None}
+        emit({"interrupted": True, **counts, **sizes}, True, "")
+    read = f"{done:,} of {whole:,} files read" if whole is not None else "nothing read yet"
+    say(f"import: interrupted: {read}; what was stored stays, and the same command goes on from there")
+    return INTERRUPTED
 
 
 def _words(found: dict[str, Any]) -> str:
