@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from relays.core.meter import Act, ActKind, AnomalyKind, Chain, Extract, Seen, merge
+from relays.core.meter import Act, ActKind, AnomalyKind, Chain, Extract, Seen, copied, merge
 from relays.core.usage import Buckets
 from relays.sessions import shell
 from relays.sessions.fields import REF_CHARS, ident, rows, table, text
@@ -82,7 +82,7 @@ class Calls:
         for key, seen in self._dirty.items():
             # a copy, for the open one goes on changing; kept apart from what an earlier, closed row gave
             known = out.calls.get(key)
-            copy = replace(seen)
+            copy = copied(seen)
             out.calls[key] = copy if known is None else merge(known, copy)
         self._dirty = {}
         return out
@@ -220,7 +220,10 @@ class Calls:
             kinds = self._fill[session] = {}
             if len(self._fill) > _SESSIONS:
                 del self._fill[next(iter(self._fill))]
-        kinds[kind] = kinds.get(kind, 0) + length
+        if kind in kinds:
+            kinds[kind] += length
+        else:
+            kinds[kind] = length
 
     def attached(self, row: Row, label: str, attachment: object) -> None:
         """What the agent's own program put before the model."""

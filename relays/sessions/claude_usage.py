@@ -64,9 +64,18 @@ class Usage:
         return known
 
 
+#: keys in their order, all of them known
+_KNOWN: Final[set[tuple[str, ...]]] = set()
+
+
 def _read(usage: dict[str, Any], out: Extract, session: str, line: int) -> tuple[Buckets, int] | None:
-    for key in () if usage.keys() <= USAGE_KEYS else sorted(usage.keys() - USAGE_KEYS):
-        out.note(AnomalyKind.UNKNOWN_KEY, session, line, f"usage.{text(key)}")
+    shape = tuple(usage)
+    if shape not in _KNOWN:
+        unknown = sorted(usage.keys() - USAGE_KEYS)
+        for key in unknown:
+            out.note(AnomalyKind.UNKNOWN_KEY, session, line, f"usage.{text(key)}")
+        if not unknown and len(_KNOWN) < 1024:
+            _KNOWN.add(shape)
     plain = _tokens(usage, "input_tokens", out, session, line)
     written = _tokens(usage, "cache_creation_input_tokens", out, session, line)
     read = _tokens(usage, "cache_read_input_tokens", out, session, line)

@@ -29,12 +29,17 @@ def parse(raw: bytes) -> dict[str, Any] | None:
 
     they take them: a line is not lost because a text in it was cut between two halves of one letter.
     """
-    if len(raw) >= LONG_LINE:
-        raw = _thinned(raw, _LONG_TEXT)
-        if len(raw) > _MOST_LEFT:
-            raw = _thinned(raw, _SHORT_TEXT)
-        if len(raw) > _MOST_LEFT:
-            return None  # millions of tiny values: as objects they take thirty times as much
+    if len(raw) < LONG_LINE:
+        try:
+            record = orjson.loads(raw)
+        except ValueError:
+            return parse_whole(raw)
+        return record if record.__class__ is dict else None
+    raw = _thinned(raw, _LONG_TEXT)
+    if len(raw) > _MOST_LEFT:
+        raw = _thinned(raw, _SHORT_TEXT)
+    if len(raw) > _MOST_LEFT:
+        return None  # millions of tiny values: as objects they take thirty times as much
     return parse_whole(raw)
 
 
