@@ -121,7 +121,7 @@ def per_call(rates: Rates) -> PerCall:
         return int(_EXACT.scaleb(price, places))
 
     # what is finer than a unit: half goes to the even neighbour, as `kept` does it
-    fine = 10 ** (places - _EXACT_DECIMALS)
+    fine: int = 10 ** (places - _EXACT_DECIMALS)
     bases = tuple(None if rate is None else whole(rate.base) for rate in used)
     tiers = tuple(() if rate is None else tuple((start, whole(price)) for start, price in rate.tiers) for rate in used)
 
@@ -137,7 +137,7 @@ def per_call(rates: Rates) -> PerCall:
                         price = above
                 total += count * price
         units, rest = divmod(total, fine)
-        return units + (2 * rest > fine or (2 * rest == fine and units % 2))
+        return units + 1 if 2 * rest > fine or (2 * rest == fine and units % 2) else units
 
     plain, read, short, hour, out = bases
     if plain is None or read is None or short is None or hour is None or out is None or any(tiers) or fine > 1:

@@ -8,8 +8,11 @@ boundary record is the only sign of a compaction (T22).
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from operator import itemgetter
 from typing import Any, Final
+
+from orjson import loads
 
 from relays.core.meter import About, AnomalyKind, Chain, Compaction, Extract
 from relays.sessions.claude_calls import Calls, Row
@@ -22,7 +25,7 @@ from relays.sessions.claude_known import (
 )
 from relays.sessions.claude_usage import SYNTHETIC, Usage
 from relays.sessions.fields import ident, in_utc, moment, money, seconds, table, text, whole
-from relays.sessions.jsonline import parse
+from relays.sessions.jsonline import LONG_LINE, parse
 from relays.sessions.reader import Context, State
 from relays.sessions.recent import Recent
 
@@ -34,6 +37,7 @@ _TRIGGERS: Final = ("auto", "manual")
 _ROOTS: Final = 32
 #: sessions of one file that are told apart at the same time
 _SESSIONS: Final = 16
+read_time: Final = datetime.fromisoformat
 
 
 def chain_of(agent_id: str) -> Chain:
@@ -77,8 +81,12 @@ class ClaudeSession:
     # --- the protocol
 
     def line(self, number: int, raw: bytes) -> None:
-        record = parse(raw)
-        if record is None:
+        # every line of every file comes through here: what most lines need stands in place
+        try:
+            record = loads(raw) if len(raw) < LONG_LINE else parse(raw)
+        except ValueError:
+            record = parse(raw)
+        if record.__class__ is not dict:
             if raw.strip():
                 self._out.note(AnomalyKind.BROKEN_LINE, self._session, number)
                 self._out.record("broken line", len(raw))
@@ -89,8 +97,9 @@ class ClaudeSession:
         head = plan.head(record)
         if plan.names is not self._names or head != self._head:
             self._headed(record, plan.names, head)
-        for key in plan.unknown:
-            self._calls.unknown(AnomalyKind.UNKNOWN_KEY, self._session, number, key)
+        if plan.unknown:
+            for key in plan.unknown:
+                self._calls.unknown(AnomalyKind.UNKNOWN_KEY, self._session, number, key)
         kind = get("type")
         if kind.__class__ is not str:
             kind = "no type"
@@ -99,25 +108,33 @@ class ClaudeSession:
             at = ""
         elif at != self._time or at.__class__ is not str:
             at = self._clock(at, number)
-        about = self._said
-        if at and about is not None:
-            if at > about.last_at:
-                about.last_at = at
-            if at < about.first_at or not about.first_at:
-                about.first_at = at
+        if at:
+            about = self._said
+            if about is not None:
+                if at > about.last_at:
+                    about.last_at = at
+                if at < about.first_at or not about.first_at:
+                    about.first_at = at
         uuid = get("uuid")
         if uuid.__class__ is str and uuid:
+            recent = self._recent
             parent = get("parentUuid")
             if parent is not None and parent != self._last_uuid and not self._subagent:
-                if not self._recent.knows(_short(parent)):
+                if not recent.knows(_short(parent)):
                     self._out.note(AnomalyKind.CHAIN_BREAK, self._session, number)
             self._last_uuid = uuid
             if self._due is not None:
                 self._signs, self._due = self._due, None
                 self._judge(self._signs)
-            if self._recent.add(kind, uuid if len(uuid) <= 64 else ident(uuid)):
-                self._repeated(record, kind, number, len(raw), at)
-                return
+            new = recent.new
+            if uuid in new or uuid in recent.old or recent.kept or len(uuid) > 64:
+                if recent.add(kind, uuid if len(uuid) <= 64 else ident(uuid)):
+                    self._repeated(record, kind, number, len(raw), at)
+                    return
+            else:
+                new[uuid] = kind
+                if len(new) >= recent.room:
+                    recent.turn()
         handler = _HANDLERS.get(kind)
         if handler is not None:
             handler(self, record, number, len(raw), at)
@@ -164,16 +181,24 @@ class ClaudeSession:
         signs = (get("session_id"), get("sessionKind"), get("forkedFrom"))
         self._due = signs if signs != self._signs else None
         self._is_main = not self._subagent and get("agentId") is None
+        self._main.session = self._session or self._fallback
         self._names, self._head = names, head
 
-    def _clock(self, value: object, number: int) -> str:
+    def _clock(self, value: Any, number: int) -> str:
         """The record's time, "" where it has none that can be read; one before the record before it is noted."""
         if value.__class__ is not str:
             return ""
         before = self._time
-        at = in_utc(value)
-        if not at:
-            return ""
+        if value[10:11] == "T" and value[-1:] == "Z" and value[4:5] == value[7:8] == "-":
+            try:
+                read_time(value)
+            except ValueError:
+                return ""
+            at = value
+        else:
+            at = in_utc(value)
+            if not at:
+                return ""
         if before and (at < before if len(at) == len(before) else (seconds(at) or 0) < (seconds(before) or 0)):
             self._out.note(AnomalyKind.TIME_BACKWARDS, self._session, number)
         self._time = at
@@ -216,11 +241,11 @@ class ClaudeSession:
             self._assistant_usage(record, self._row(record, number, at), number)
 
     def _row(self, record: Mapping[str, Any], number: int, at: str) -> Row:
-        session = self._session or self._fallback
         if self._is_main and record.get("isSidechain") is not True:
             row = self._main
-            row.session, row.line, row.at = session, number, at
+            row.line, row.at = number, at
             return row
+        session = self._session or self._fallback
         named = ident(record.get("agentId"), 120) or ident(self._context.agent_id, 120)
         return Row(session, number, at, chain_of(named), named or self._root(record))
 
@@ -241,7 +266,13 @@ class ClaudeSession:
         key = self._assistant_usage(record, row, number)
         message = record.get("message")
         content = message.get("content") if message.__class__ is dict else None
-        self._out.record(self._calls.answered(row, key, content), length)
+        label = self._calls.answered(row, key, content)
+        entry = self._out.records.get(label)
+        if entry is None:
+            self._out.record(label, length)
+        else:
+            entry[0] += 1
+            entry[1] += length
 
     def _assistant_usage(self, record: Mapping[str, Any], row: Row, number: int, version: object = None) -> str:
         """The call's key. A row that a program made up, or without figures, is no row of a call."""
@@ -280,7 +311,8 @@ class ClaudeSession:
     def _user(self, record: Mapping[str, Any], number: int, length: int, at: str) -> None:
         row = self._row(record, number, at)
         label = "compact summary" if record.get("isCompactSummary") is True else "user text"
-        label = self._calls.given(row, table(record.get("message")).get("content"), label)
+        message = record.get("message")
+        label = self._calls.given(row, message.get("content") if message.__class__ is dict else None, label)
         self._out.record(label, length)
 
     def _attachment(self, record: Mapping[str, Any], number: int, length: int, at: str) -> None:

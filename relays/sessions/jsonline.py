@@ -68,12 +68,12 @@ def written_size(value: object) -> int:
 
 def size(text: str) -> int:
     """Bytes of a text in UTF-8; of one that was left out, those that it had in its line."""
-    length = len(text)
     if text.isascii():
+        length = len(text)
         if length < 40 and text.startswith(_LEFT_OUT):
             return int(text[len(_LEFT_OUT) :]) if text[len(_LEFT_OUT) :].isdecimal() else length
         return length
-    return sum(len(text[at : at + _PIECE].encode("utf-8", "surrogatepass")) for at in range(0, length, _PIECE))
+    return sum(len(text[at : at + _PIECE].encode("utf-8", "surrogatepass")) for at in range(0, len(text), _PIECE))
 
 
 def _thinned(raw: bytes, least: int) -> bytes:
