@@ -120,9 +120,7 @@ def _work(link: Connection, not_ours: Iterable[Connection]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started this
     for other in not_ours:
         other.close()  # so that the end of the parent is the end of the link
-    # what is read holds no circles: to look for them takes a tenth of the time
-    gc.freeze()
-    gc.set_threshold(200_000, 50, 50)
+    gc.disable()  # what is read holds no circles: to look for them takes a tenth of the time
     try:
         while True:
             for part in _here(deque([link.recv()])):

@@ -35,6 +35,7 @@ class Stored:
     sources: dict[str, int] = field(default_factory=dict)  # path -> key of its SourceFile
     changed: set[int] = field(default_factory=set)  # keys of Sessions to project anew
     stale: set[str] = field(default_factory=set)
+    told: dict[int, set[str]] = field(default_factory=dict)  # session -> paths of files that told of it
 
 
 def cursor_of(source: SourceFile) -> Cursor:
@@ -185,6 +186,7 @@ class _Batch:
             source = self.sources[part.path].pk
             for sid in {*part.about, *(call.sid for call in part.calls), *(mark.sid for mark in part.marks)}:
                 key = source, self.sessions[part.agent, sid]
+                self.out.told.setdefault(key[1], set()).add(part.path)
                 about = part.about.get(sid, {})
                 said[key] = join_about(said[key], about) if key in said else about
         of: dict[int, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
