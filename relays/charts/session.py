@@ -6,53 +6,63 @@ open diamonds beside it.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import plotly.graph_objects as go
 
 from relays.charts.flat import axis, hline, k, note, var
 from relays.models import SessionBoundary
-from relays.reports.session import Graph, Point
+from relays.reports.session import BoundaryMark, Graph, Point
 
 CALLOUTS = 8
 
 
 def figure(data: Graph) -> go.Figure:
-    """Observed (copied calls lighter), simulated line dashed, compactions; would-rotate rings on the lane below."""
+    """`drawn` as the library's object, which says where it is no figure."""
+    return go.Figure(drawn(data))
+
+
+def drawn(data: Graph) -> dict[str, Any]:
+    """Observed (copied calls lighter), simulated line dashed, compactions; would-rotate rings on the lane below.
+
+    JSON as a page takes it: the library's objects would copy and check each point, on a page that only shows them.
+    """
     marked = [row.declared_pre or 0 for row in data.boundaries]
     top = max([data.window or 0, *(point.tokens for point in data.points), *(y for _, y in data.simulated), *marked])
     top = top or 1
     lane = top / 200
     end = data.calls * 1.004 + 1
-    fig = go.Figure()
-    for trace in (*_would(data), *_observed(data.points), *_levels(data, end), *_compactions(data.boundaries)):
-        fig.add_trace(trace)
+    traces = [*_would(data), *_observed(data.points), *_levels(data, end), *_compactions(data.boundaries)]
     if data.rotate_at:
-        fig.add_trace(_rings(data.rotate_at, -10 * lane))
-    fig.update_layout(
-        template=None,
-        shapes=[hline(0, "line-2")],
-        annotations=[*_words(data, lane), *_callouts(data)],
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-        showlegend=False,
-        dragmode=False,
-        hovermode="closest",
-        margin={"l": 52, "r": 140, "t": 20, "b": 44},
-        font={"size": 12, "color": var("ink-2")},
-        hoverlabel={
+        traces.append(_rings(data.rotate_at, -10 * lane))
+    layout = {
+        "shapes": [hline(0, "line-2")],
+        "annotations": [*_words(data, lane), *_callouts(data)],
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "showlegend": False,
+        "dragmode": False,
+        "hovermode": "closest",
+        "margin": {"l": 52, "r": 140, "t": 20, "b": 44},
+        "font": {"size": 12, "color": var("ink-2")},
+        "hoverlabel": {
             "bgcolor": var("raised"), "bordercolor": var("line-2"), "font": {"color": var("ink"), "size": 12},
             "align": "left",
         },
-        xaxis=axis(
+        "xaxis": axis(
             showgrid=False, range=[-0.004 * data.calls, end], ticks="outside", ticklen=3, showline=False, nticks=12,
             title={"text": "main call of the session", "font": {"size": 11, "color": var("ink-2")}, "standoff": 6},
         ),
-        yaxis=axis(
+        "yaxis": axis(
             range=[-18 * lane, 212 * lane], tickvals=[0, *ticks(top)], ticktext=["0", *map(k, ticks(top))],
         ),
-        meta={"narrow": {"margin": {"l": 40, "r": 10, "t": 20, "b": 44}, "nticks": 5}},
-    )  # fmt: skip
-    return fig
+        "meta": {"narrow": {"margin": {"l": 40, "r": 10, "t": 20, "b": 44}, "nticks": 5}},
+    }  # fmt: skip
+    return {"data": traces, "layout": layout}
+
+
+def _scatter(**values: object) -> dict[str, Any]:
+    return {**values, "type": "scatter"}
 
 
 def ticks(top: int) -> list[int]:
@@ -80,7 +90,7 @@ def alternative(data: Graph) -> str:
     )
 
 
-def _observed(points: Sequence[Point]) -> Iterator[go.Scatter]:
+def _observed(points: Sequence[Point]) -> Iterator[dict[str, Any]]:
     """Two traces: own calls and copied ones; each repeats the neighbour's point, so that the line has no gap."""
     for copied, name, colour in ((True, "copied", "leg-b"), (False, "observed", "leg-a")):
         x: list[int | None] = []
@@ -95,7 +105,7 @@ def _observed(points: Sequence[Point]) -> Iterator[go.Scatter]:
             y.append(point.tokens)
         if x:
             words = " · copied, counted in another session" if copied else ""
-            yield go.Scatter(
+            yield _scatter(
                 x=x, y=y, mode="lines+markers" if len(points) < 3 else "lines", name=name,
                 line={"color": var(colour), "width": 1.4 if copied else 2}, marker={"size": 4, "color": var(colour)},
                 opacity=0.6 if copied else 1,
@@ -103,26 +113,26 @@ def _observed(points: Sequence[Point]) -> Iterator[go.Scatter]:
             )  # fmt: skip
 
 
-def _would(data: Graph) -> Iterator[go.Scatter]:
+def _would(data: Graph) -> Iterator[dict[str, Any]]:
     if data.simulated:
-        yield go.Scatter(
+        yield _scatter(
             x=[x for x, _ in data.simulated], y=[y for _, y in data.simulated], mode="lines", name="as a relay",
             line={"color": var("base"), "width": 1.6, "dash": "dot"},
             hovertemplate="call %{x:,}<br>%{y:,} tokens as a relay, simulated<extra></extra>",
         )  # fmt: skip
 
 
-def _levels(data: Graph, end: float) -> Iterator[go.Scatter]:
+def _levels(data: Graph, end: float) -> Iterator[dict[str, Any]]:
     for name, value, dash, colour in (
         ("window", data.window, "solid", "line-2"),
         ("mark", data.would.mark, "dash", "mark"),
     ):
         if value:
             line = {"color": var(colour), "width": 1.25, "dash": dash}
-            yield go.Scatter(x=[0, end], y=[value, value], mode="lines", name=name, line=line, hoverinfo="skip")
+            yield _scatter(x=[0, end], y=[value, value], mode="lines", name=name, line=line, hoverinfo="skip")
 
 
-def _compactions(rows: Sequence[SessionBoundary]) -> Iterator[go.Scatter]:
+def _compactions(rows: Sequence[SessionBoundary | BoundaryMark]) -> Iterator[dict[str, Any]]:
     measured = [row for row in rows if row.measured_before is not None and row.measured_after is not None]
     if measured:
         x: list[float | None] = []
@@ -133,7 +143,7 @@ def _compactions(rows: Sequence[SessionBoundary]) -> Iterator[go.Scatter]:
             x += [row.after_call + 0.5, row.after_call + 0.5, None]
             y += [row.measured_before, row.measured_after, None]
             text += [words, words, None]
-        yield go.Scatter(
+        yield _scatter(
             x=x, y=y, text=text, mode="lines", name="measured", line={"color": var("stale"), "width": 3},
             hovertemplate="%{text}, measured<extra></extra>",
         )  # fmt: skip
@@ -144,7 +154,7 @@ def _compactions(rows: Sequence[SessionBoundary]) -> Iterator[go.Scatter]:
         if tokens is not None
     ]
     if declared:
-        yield go.Scatter(
+        yield _scatter(
             x=[row.after_call + 0.5 for row, _, _ in declared], y=[tokens for _, _, tokens in declared],
             text=[f"{_kind(row)} after call {row.after_call:,}: {tokens:,} {words}" for row, words, tokens in declared],
             mode="markers", name="declared",
@@ -156,13 +166,13 @@ def _compactions(rows: Sequence[SessionBoundary]) -> Iterator[go.Scatter]:
         )  # fmt: skip
 
 
-def _kind(row: SessionBoundary) -> str:
+def _kind(row: SessionBoundary | BoundaryMark) -> str:
     words = "tool results cleared" if row.kind == "microcompact" else "compaction"
     return words if row.trigger == "unknown" else f"{words}, {row.trigger},"
 
 
-def _rings(calls: Sequence[int], y: float) -> go.Scatter:
-    return go.Scatter(
+def _rings(calls: Sequence[int], y: float) -> dict[str, Any]:
+    return _scatter(
         x=list(calls), y=[y] * len(calls), mode="markers", name="would rotate", cliponaxis=False,
         marker={
             "symbol": "circle-open", "size": 8, "color": var("advisory"),

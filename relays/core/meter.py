@@ -6,10 +6,11 @@ identifiers, counts and sizes only.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from enum import StrEnum
-from typing import Literal
+from operator import attrgetter
+from typing import Final, Literal
 
 from relays.core.usage import ZERO, Buckets, merge_max
 
@@ -70,6 +71,14 @@ class Seen:
     tool_errors: int = 0  # of them, those that the agent marked as failed
     fill: dict[str, int] = field(default_factory=dict)  # kind of record -> bytes since the main call before this one
     reported_cost: str = ""  # decimal text, as the agent itself says; "" = it does not
+
+
+_values: Final = attrgetter(*(one.name for one in fields(Seen)))
+
+
+def copied(seen: Seen) -> Seen:
+    """A second object of the same values."""
+    return Seen(*_values(seen))
 
 
 def merge(a: Seen, b: Seen) -> Seen:

@@ -5,7 +5,7 @@ Where the rates come from is not known here: see `relays.stores.prices`.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 from typing import Final
@@ -98,6 +98,65 @@ def cost(rates: Rates, buckets: Buckets) -> Decimal | None:
 def kept(amount: Decimal) -> Decimal:
     """The cost of one call as it is kept, to 1e-10 dollars: what roll-ups add, so that they reconcile exactly."""
     return amount.quantize(KEPT, rounding=ROUND_HALF_EVEN, context=_EXACT)
+
+
+#: (input, cache read, cache write 5 min, cache write 1 h, output) of one request -> units of `KEPT`; None = unpriced
+PerCall = Callable[[int, int, int, int, int], int | None]
+#: decimals of `KEPT`, and those that dollars per million tokens may have to be exact in it
+_UNIT_DECIMALS: Final = 10
+_EXACT_DECIMALS: Final = 4
+
+
+def per_call(rates: Rates) -> PerCall:
+    """What `kept(cost(…))` gives, as a whole number of 1e-10 dollars, to the last digit, worked out ahead.
+
+    One multiplication a bucket: a call that is stored has no time for decimals.
+    """
+    used = tuple(rates.used().values())
+    every = [price for rate in used if rate is not None for price in (rate.base, *(one for _, one in rate.tiers))]
+    places = max((_decimals(price) for price in every), default=0)
+    places = max(places, _EXACT_DECIMALS)
+
+    def whole(price: Decimal) -> int:
+        return int(_EXACT.scaleb(price, places))
+
+    # what is finer than a unit: half goes to the even neighbour, as `kept` does it
+    fine: int = 10 ** (places - _EXACT_DECIMALS)
+    bases = tuple(None if rate is None else whole(rate.base) for rate in used)
+    tiers = tuple(() if rate is None else tuple((start, whole(price)) for start, price in rate.tiers) for rate in used)
+
+    def by_tier(*tokens: int) -> int | None:
+        side = sum(tokens[:4])
+        total = 0
+        for count, price, steps in zip(tokens, bases, tiers, strict=True):
+            if count:
+                if price is None:
+                    return None
+                for start, above in steps:
+                    if side > start:
+                        price = above
+                total += count * price
+        units, rest = divmod(total, fine)
+        return units + 1 if 2 * rest > fine or (2 * rest == fine and units % 2) else units
+
+    plain, read, short, hour, out = bases
+    if plain is None or read is None or short is None or hour is None or out is None or any(tiers) or fine > 1:
+        return by_tier
+
+    def at_once(i: int, r: int, w: int, h: int, o: int) -> int:
+        return i * plain + r * read + w * short + h * hour + o * out
+
+    return at_once
+
+
+def _decimals(price: Decimal) -> int:
+    exponent = price.as_tuple().exponent
+    return max(-exponent, 0) if isinstance(exponent, int) else 0
+
+
+def dollars(units: int) -> Decimal:
+    """Units of `KEPT` as `kept` gives them."""
+    return _EXACT.scaleb(Decimal(units), -_UNIT_DECIMALS)
 
 
 def unpriced(rates: Rates, buckets: Buckets) -> tuple[str, ...]:

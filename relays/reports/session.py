@@ -7,7 +7,7 @@ shadow legs, anomalies, files), so that the page costs the same for 300 calls an
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 from django.db.models import Exists, OuterRef, Q
 
@@ -24,7 +24,7 @@ LEGS = 200
 #: of each, what the page shows before all are asked for: a page of many compactions opens like one of few
 FIRST = 10
 #: points that are drawn: as many as a graph of this width can show, each bucket with its smallest and its largest
-DRAWN = 600
+DRAWN = 480
 FILES = 50
 DETAILS = 300
 KINDS = 14  # of records, in the bars of what filled the window; the rest is one row
@@ -89,12 +89,26 @@ class Kpis:
         return told and self.now is None
 
 
-def legs_of(session: Session) -> list[SessionLeg]:
-    """The shadow legs in their order, one more than are shown at most. One query."""
-    return list(SessionLeg.objects.filter(session=session).order_by("number")[: LEGS + 1])
+class LegMark(NamedTuple):
+    """What the graph and the sums need of a shadow leg that no table shows."""
+
+    last_call: int
+    ended: str
+    verified: int | None
+    dangling: int | None
+    unknown: int | None
 
 
-def head(session: Session, legs: Sequence[SessionLeg]) -> Head:
+def legs_of(session: Session, whole: int = LEGS + 1) -> list[SessionLeg | LegMark]:
+    """The shadow legs in their order, one more than are shown at most; the first ones `whole`. Two queries at most."""
+    legs = SessionLeg.objects.filter(session=session).order_by("number")
+    first: list[SessionLeg | LegMark] = list(legs[:whole])
+    if len(first) < whole or whole > LEGS:
+        return first
+    return [*first, *map(LegMark._make, legs.values_list(*LegMark._fields)[whole : LEGS + 1])]
+
+
+def head(session: Session, legs: Sequence[SessionLeg | LegMark]) -> Head:
     """Two queries at most, beside the legs."""
     parent = None
     if session.parent:
@@ -112,7 +126,7 @@ def head(session: Session, legs: Sequence[SessionLeg]) -> Head:
     )
 
 
-def finding(session: Session, legs: Sequence[SessionLeg], would: AsRelay) -> str:
+def finding(session: Session, legs: Sequence[SessionLeg | LegMark], would: AsRelay) -> str:
     """The result in one sentence: what happened to the window, then what a relay would have done."""
     if session.unread:
         return "Not read yet: a file of another session names it"
@@ -143,7 +157,7 @@ def finding(session: Session, legs: Sequence[SessionLeg], would: AsRelay) -> str
     return f"{seen}; as a relay {in_words(count, 'rotation')}{told}"
 
 
-def fidelity_of(legs: Sequence[SessionLeg]) -> Score:
+def fidelity_of(legs: Sequence[SessionLeg | LegMark]) -> Score:
     """Over all would-be batons that were judged."""
     return score_of(
         sum(leg.verified or 0 for leg in legs),
@@ -152,7 +166,7 @@ def fidelity_of(legs: Sequence[SessionLeg]) -> Score:
     )
 
 
-def kpis(session: Session, legs: Sequence[SessionLeg]) -> Kpis:
+def kpis(session: Session, legs: Sequence[SessionLeg | LegMark]) -> Kpis:
     """No query."""
     ours, theirs = session.cost, session.reported_cost
     whole = ours is not None and theirs is not None and not session.unpriced_calls
@@ -179,6 +193,18 @@ class Point:
     copied: bool = False
 
 
+class BoundaryMark(NamedTuple):
+    """What the graph needs of a compaction that no table shows."""
+
+    after_call: int
+    kind: str
+    trigger: str
+    declared_pre: int | None
+    declared_post: int | None
+    measured_before: int | None
+    measured_after: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Graph:
     """What the chart draws. `calls` = main calls in all; `points` are reduced, every peak among them."""
@@ -187,7 +213,7 @@ class Graph:
     points: tuple[Point, ...]
     would: AsRelay
     simulated: tuple[tuple[int, int], ...]  # (main call, tokens as a relay), reduced too
-    boundaries: tuple[SessionBoundary, ...]
+    boundaries: tuple[SessionBoundary | BoundaryMark, ...]
     window: int | None
     rotate_at: tuple[int, ...]  # main calls after which a relay would have rotated
 
@@ -196,10 +222,12 @@ class Graph:
         return max(self.points, key=lambda point: point.tokens, default=None)
 
 
-def graph(session: Session, boundaries: Sequence[SessionBoundary], legs: Sequence[SessionLeg]) -> Graph:
+def graph(
+    session: Session, boundaries: Sequence[SessionBoundary | BoundaryMark], legs: Sequence[SessionLeg | LegMark]
+) -> Graph:
     """No query."""
-    every = [Point(*one) for one in points_of(session.series)]
-    points = tuple(reduced(every, [point.tokens for point in every], DRAWN))
+    every = points_of(session.series)
+    points = tuple(Point(*one) for one in reduced(every, [tokens for _, tokens, _ in every], DRAWN))
     told = session.series.get("n") if isinstance(session.series, dict) else None
     last = max((point.x for point in points), default=0)
     return Graph(
@@ -216,10 +244,16 @@ def graph(session: Session, boundaries: Sequence[SessionBoundary], legs: Sequenc
 # ---- compactions, legs ----------------------------------------------------------------------------------------------
 
 
-def boundaries_of(session: Session) -> list[SessionBoundary]:
-    """The compactions that the session's files show, each once, in their order; one more than shown. One query."""
-    rows = SessionBoundary.objects.filter(session=session, shown=True)
-    return list(rows.order_by("after_call", "source", "line", "id")[: BOUNDARIES + 1])
+def boundaries_of(session: Session, whole: int = BOUNDARIES + 1) -> list[SessionBoundary | BoundaryMark]:
+    """The compactions that the session's files show, each once, in their order; one more than shown.
+
+    The first ones `whole`, of the others what the graph needs. Two queries at most.
+    """
+    rows = SessionBoundary.objects.filter(session=session, shown=True).order_by("after_call", "source", "line", "id")
+    first: list[SessionBoundary | BoundaryMark] = list(rows[:whole])
+    if len(first) < whole or whole > BOUNDARIES:
+        return first
+    return [*first, *map(BoundaryMark._make, rows.values_list(*BoundaryMark._fields)[whole : BOUNDARIES + 1])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +274,7 @@ class LegRow:
 
 @dataclass(frozen=True, slots=True)
 class Legs:
-    """`common`: fields of a baton that none of the legs could have named: "not baton-expressible".
+    """`common`: fields of a baton that none of these legs could have named: "not baton-expressible".
 
     `why`: why no store could answer for their pointers, "" where one did or none was asked.
     """
@@ -250,11 +284,12 @@ class Legs:
     why: str
 
 
-def leg_rows(legs: Sequence[SessionLeg]) -> Legs:
-    """No query."""
-    rows = [_leg_row(leg) for leg in legs[:LEGS]]
+def leg_rows(legs: Sequence[SessionLeg | LegMark]) -> Legs:
+    """Of those that were read whole. No query."""
+    whole = [leg for leg in legs[:LEGS] if isinstance(leg, SessionLeg)]
+    rows = [_leg_row(leg) for leg in whole]
     common = frozenset.intersection(*(row.missing for row in rows)) if rows else frozenset[str]()
-    told = (str(leg.baton.get("why") or "") for leg in legs if isinstance(leg.baton, dict))
+    told = (str(leg.baton.get("why") or "") for leg in whole if isinstance(leg.baton, dict))
     return Legs(
         rows=tuple(replace(row, extra=tuple(sorted(row.missing - common))) for row in rows),
         common=tuple(sorted(common)),

@@ -7,7 +7,12 @@ boundary record is the only sign of a compaction (T22).
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from operator import itemgetter
 from typing import Any, Final
+
+from orjson import loads
 
 from relays.core.meter import About, AnomalyKind, Chain, Compaction, Extract
 from relays.sessions.claude_calls import Calls, Row
@@ -20,7 +25,7 @@ from relays.sessions.claude_known import (
 )
 from relays.sessions.claude_usage import SYNTHETIC, Usage
 from relays.sessions.fields import ident, in_utc, moment, money, seconds, table, text, whole
-from relays.sessions.jsonline import parse
+from relays.sessions.jsonline import LONG_LINE, parse
 from relays.sessions.reader import Context, State
 from relays.sessions.recent import Recent
 
@@ -32,6 +37,7 @@ _TRIGGERS: Final = ("auto", "manual")
 _ROOTS: Final = 32
 #: sessions of one file that are told apart at the same time
 _SESSIONS: Final = 16
+read_time: Final = datetime.fromisoformat
 
 
 def chain_of(agent_id: str) -> Chain:
@@ -62,6 +68,11 @@ class ClaudeSession:
         self._telling: About | None = None
         self._place: tuple[object, object, object] | None = None
         self._signs: tuple[object, object, object] | None = None
+        self._names: tuple[str, ...] | None = None
+        self._head: tuple[object, ...] | None = None
+        self._said: About | None = None  # of the session that the record names
+        self._due: tuple[object, object, object] | None = None  # signs that no record with a uuid was judged by yet
+        self._is_main = False
         self._last_uuid: object = None
         self._main = Row("", 0)
         self._row_before: tuple[object, ...] | None = None
@@ -70,53 +81,60 @@ class ClaudeSession:
     # --- the protocol
 
     def line(self, number: int, raw: bytes) -> None:
-        record = parse(raw)
-        if record is None:
+        # every line of every file comes through here: what most lines need stands in place
+        try:
+            record = loads(raw) if len(raw) < LONG_LINE else parse(raw)
+        except ValueError:
+            record = parse(raw)
+        if record.__class__ is not dict:
             if raw.strip():
                 self._out.note(AnomalyKind.BROKEN_LINE, self._session, number)
                 self._out.record("broken line", len(raw))
             return
         get = record.get
-        sid = get("sessionId")
-        if sid is not None and sid != self._raw_session:
-            self._session = ident(sid) or self._session
-            self._raw_session = sid
-            self._telling = self._place = self._signs = None
         shape = tuple(record)
-        unknown = _UNKNOWN.get(shape)
-        for key in _unknown(shape) if unknown is None else unknown:
-            self._calls.unknown(AnomalyKind.UNKNOWN_KEY, self._session, number, key)
+        plan = _PLANS.get(shape) or _plan(shape)
+        head = plan.head(record)
+        if plan.names is not self._names or head != self._head:
+            self._headed(record, plan.names, head)
+        if plan.unknown:
+            for key in plan.unknown:
+                self._calls.unknown(AnomalyKind.UNKNOWN_KEY, self._session, number, key)
         kind = get("type")
         if kind.__class__ is not str:
             kind = "no type"
         at = get("timestamp")
-        at = "" if at is None else self._clock(at, number)
-        if sid is not None:
-            about = self._telling
-            if about is None:
-                about = self._telling = self._about(self._session)
-            if at:
+        if at is None:
+            at = ""
+        elif at != self._time or at.__class__ is not str:
+            at = self._clock(at, number)
+        if at:
+            about = self._said
+            if about is not None:
                 if at > about.last_at:
                     about.last_at = at
                 if at < about.first_at or not about.first_at:
                     about.first_at = at
-            place = (get("cwd"), get("gitBranch"), get("version"))
-            if place != self._place:
-                self._locate(about, place)
         uuid = get("uuid")
         if uuid.__class__ is str and uuid:
+            recent = self._recent
             parent = get("parentUuid")
             if parent is not None and parent != self._last_uuid and not self._subagent:
-                if not self._recent.knows(_short(parent)):
+                if not recent.knows(_short(parent)):
                     self._out.note(AnomalyKind.CHAIN_BREAK, self._session, number)
             self._last_uuid = uuid
-            signs = (get("session_id"), get("sessionKind"), get("forkedFrom"))
-            if signs != self._signs:
-                self._signs = signs
-                self._judge(signs)
-            if self._recent.add(kind, uuid if len(uuid) <= 64 else ident(uuid)):
-                self._repeated(record, kind, number, len(raw), at)
-                return
+            if self._due is not None:
+                self._signs, self._due = self._due, None
+                self._judge(self._signs)
+            new = recent.new
+            if uuid in new or uuid in recent.old or recent.kept or len(uuid) > 64:
+                if recent.add(kind, uuid if len(uuid) <= 64 else ident(uuid)):
+                    self._repeated(record, kind, number, len(raw), at)
+                    return
+            else:
+                new[uuid] = kind
+                if len(new) >= recent.room:
+                    recent.turn()
         handler = _HANDLERS.get(kind)
         if handler is not None:
             handler(self, record, number, len(raw), at)
@@ -129,7 +147,7 @@ class ClaudeSession:
         out = self._calls.take()
         self._out = self._calls.out
         out.about, self._abouts = self._abouts, {}
-        self._telling = self._place = self._signs = None
+        self._telling = self._place = self._signs = self._head = None
         return out
 
     def state(self) -> State:
@@ -144,16 +162,43 @@ class ClaudeSession:
 
     # --- what each record says of its session
 
-    def _clock(self, value: object, number: int) -> str:
+    def _headed(self, record: Mapping[str, Any], names: tuple[str, ...], head: tuple[object, ...]) -> None:
+        """A record whose head is not that of the one before it: whose it is, and what it says of its session."""
+        get = record.get
+        sid = get("sessionId")
+        if sid is not None and sid != self._raw_session:
+            self._session = ident(sid) or self._session
+            self._raw_session = sid
+            self._telling = self._place = self._signs = None
+        self._said = None
+        if sid is not None:
+            if self._telling is None:
+                self._telling = self._about(self._session)
+            self._said = self._telling
+            place = (get("cwd"), get("gitBranch"), get("version"))
+            if place != self._place:
+                self._locate(self._telling, place)
+        signs = (get("session_id"), get("sessionKind"), get("forkedFrom"))
+        self._due = signs if signs != self._signs else None
+        self._is_main = not self._subagent and get("agentId") is None
+        self._main.session = self._session or self._fallback
+        self._names, self._head = names, head
+
+    def _clock(self, value: Any, number: int) -> str:
         """The record's time, "" where it has none that can be read; one before the record before it is noted."""
         if value.__class__ is not str:
             return ""
         before = self._time
-        if value == before:
-            return before
-        at = in_utc(value)
-        if not at:
-            return ""
+        if value[10:11] == "T" and value[-1:] == "Z" and value[4:5] == value[7:8] == "-":
+            try:
+                read_time(value)
+            except ValueError:
+                return ""
+            at = value
+        else:
+            at = in_utc(value)
+            if not at:
+                return ""
         if before and (at < before if len(at) == len(before) else (seconds(at) or 0) < (seconds(before) or 0)):
             self._out.note(AnomalyKind.TIME_BACKWARDS, self._session, number)
         self._time = at
@@ -196,13 +241,12 @@ class ClaudeSession:
             self._assistant_usage(record, self._row(record, number, at), number)
 
     def _row(self, record: Mapping[str, Any], number: int, at: str) -> Row:
-        session = self._session or self._fallback
-        agent = record.get("agentId")
-        if agent is None and not self._subagent and record.get("isSidechain") is not True:
+        if self._is_main and record.get("isSidechain") is not True:
             row = self._main
-            row.session, row.line, row.at = session, number, at
+            row.line, row.at = number, at
             return row
-        named = ident(agent, 120) or ident(self._context.agent_id, 120)
+        session = self._session or self._fallback
+        named = ident(record.get("agentId"), 120) or ident(self._context.agent_id, 120)
         return Row(session, number, at, chain_of(named), named or self._root(record))
 
     def _root(self, record: Mapping[str, Any]) -> str:
@@ -222,16 +266,26 @@ class ClaudeSession:
         key = self._assistant_usage(record, row, number)
         message = record.get("message")
         content = message.get("content") if message.__class__ is dict else None
-        self._out.record(self._calls.answered(row, key, content), length)
+        label = self._calls.answered(row, key, content)
+        entry = self._out.records.get(label)
+        if entry is None:
+            self._out.record(label, length)
+        else:
+            entry[0] += 1
+            entry[1] += length
 
     def _assistant_usage(self, record: Mapping[str, Any], row: Row, number: int, version: object = None) -> str:
         """The call's key. A row that a program made up, or without figures, is no row of a call."""
         message = record.get("message")
         if not isinstance(message, dict):
             return ""
-        if not message.keys() <= MESSAGE_KEYS:
-            for name in sorted(message.keys() - MESSAGE_KEYS):
+        shape = tuple(message)
+        if shape not in _MESSAGES:
+            unknown = sorted(message.keys() - MESSAGE_KEYS)
+            for name in unknown:
                 self._calls.unknown(AnomalyKind.UNKNOWN_KEY, row.session, number, name, "message.")
+            if not unknown and len(_MESSAGES) < _SHAPES:
+                _MESSAGES.add(shape)
         identity, usage, stop = message.get("id"), message.get("usage"), message.get("stop_reason")
         version = version or record.get("version")
         before = self._row_before
@@ -257,7 +311,8 @@ class ClaudeSession:
     def _user(self, record: Mapping[str, Any], number: int, length: int, at: str) -> None:
         row = self._row(record, number, at)
         label = "compact summary" if record.get("isCompactSummary") is True else "user text"
-        label = self._calls.given(row, table(record.get("message")).get("content"), label)
+        message = record.get("message")
+        label = self._calls.given(row, message.get("content") if message.__class__ is dict else None, label)
         self._out.record(label, length)
 
     def _attachment(self, record: Mapping[str, Any], number: int, length: int, at: str) -> None:
@@ -341,16 +396,36 @@ def _short(value: Any) -> str:
     return (value if len(value) <= 64 else ident(value)) if value.__class__ is str else ""
 
 
-#: keys of a record in their order -> those that are unknown; there are few different ones
-_UNKNOWN: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
+#: what says whose a record is, and stays the same over most records of a file
+_HEAD: Final = ("sessionId cwd gitBranch version session_id sessionKind forkedFrom agentId").split()
+#: different orders of keys that are remembered: there are few
+_SHAPES: Final = 4096
 
 
-def _unknown(shape: tuple[str, ...]) -> tuple[str, ...]:
-    found = tuple(sorted(set(shape) - RECORD_KEYS))
-    if len(_UNKNOWN) > 4096:
-        _UNKNOWN.clear()
-    _UNKNOWN[shape] = found
-    return found
+@dataclass(slots=True)
+class _Plan:
+    """What follows from a record's keys alone: those that are unknown, and those of its head with their values."""
+
+    unknown: tuple[str, ...]
+    names: tuple[str, ...]  # one object for equal names
+    head: Callable[[Mapping[str, Any]], tuple[object, ...]]
+
+
+_PLANS: Final[dict[tuple[str, ...], _Plan]] = {}
+_NAMES: Final[dict[tuple[str, ...], tuple[str, ...]]] = {}
+#: the same of messages of which every key is known
+_MESSAGES: Final[set[tuple[str, ...]]] = set()
+
+
+def _plan(shape: tuple[str, ...]) -> _Plan:
+    names = tuple(name for name in _HEAD if name in shape)
+    names = _NAMES.setdefault(names, names)
+    head: Callable[[Mapping[str, Any]], tuple[object, ...]]
+    head = itemgetter(*names) if len(names) > 1 else lambda record: tuple(record[name] for name in names)
+    if len(_PLANS) > _SHAPES:
+        _PLANS.clear()
+    plan = _PLANS[shape] = _Plan(tuple(sorted(set(shape) - RECORD_KEYS)), names, head)
+    return plan
 
 
 _Handler = Callable[[ClaudeSession, Mapping[str, Any], int, int, str], None]

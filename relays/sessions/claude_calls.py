@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from relays.core.meter import Act, ActKind, AnomalyKind, Chain, Extract, Seen, merge
+from relays.core.meter import Act, ActKind, AnomalyKind, Chain, Extract, Seen, copied, merge
 from relays.core.usage import Buckets
 from relays.sessions import shell
 from relays.sessions.fields import REF_CHARS, ident, rows, table, text
@@ -82,7 +82,7 @@ class Calls:
         for key, seen in self._dirty.items():
             # a copy, for the open one goes on changing; kept apart from what an earlier, closed row gave
             known = out.calls.get(key)
-            copy = replace(seen)
+            copy = copied(seen)
             out.calls[key] = copy if known is None else merge(known, copy)
         self._dirty = {}
         return out
@@ -176,7 +176,8 @@ class Calls:
                 continue
             kind = block.get("type")
             if kind == "text":
-                label, length = "assistant text", _length(block.get("text"))
+                label, said = "assistant text", block.get("text")
+                length = size(said) if said.__class__ is str else _length(said)
             elif kind == "thinking" or kind == "redacted_thinking":
                 label = "assistant thinking"
                 length = _length(block.get("thinking") or block.get("data") or block.get("signature"))
@@ -220,7 +221,10 @@ class Calls:
             kinds = self._fill[session] = {}
             if len(self._fill) > _SESSIONS:
                 del self._fill[next(iter(self._fill))]
-        kinds[kind] = kinds.get(kind, 0) + length
+        if kind in kinds:
+            kinds[kind] += length
+        else:
+            kinds[kind] = length
 
     def attached(self, row: Row, label: str, attachment: object) -> None:
         """What the agent's own program put before the model."""
@@ -233,29 +237,35 @@ class Calls:
             self.out.acts[row.session, kind, ref] = Act(row.session, kind, ref, row.line, row.at, call)
 
     def _ask(self, row: Row, key: str, block: Mapping[str, Any]) -> int:
-        arguments = table(block.get("input"))
-        name = self.name(block.get("name"))
+        arguments = block.get("input")
+        if arguments.__class__ is not dict:
+            arguments = {}
+        name = block.get("name")
+        if name.__class__ is not str or name not in self._names:
+            name = self.name(name)
         asked = _Asked(row.session, key, name)
         if name in _WRITERS:
             asked.path = text(arguments.get(_WRITERS[name]), REF_CHARS)
         else:
             command = arguments.get("command")
-            if isinstance(command, str):
+            if command.__class__ is str:
                 asked.interest = shell.interest(command)
                 if asked.interest:
                     for kind, ref in shell.named(command):
                         self.act(row, kind, ref, key)
         identity = ident(block.get("id"))
         if identity and key:
-            self._asked.pop(identity, None)
-            self._asked[identity] = asked
-            if len(self._asked) > _ASKED:
-                del self._asked[next(iter(self._asked))]
+            waiting = self._asked
+            if identity in waiting:
+                del waiting[identity]
+            waiting[identity] = asked
+            if len(waiting) > _ASKED:
+                del waiting[next(iter(waiting))]
         return _block_length(arguments) if arguments else 2
 
     def _returned(self, row: Row, block: Mapping[str, Any]) -> tuple[str, int]:
         content = block.get("content")
-        length = _length(content)
+        length = size(content) if content.__class__ is str else _length(content)
         asked = self._asked.pop(ident(block.get("tool_use_id")), None)
         if asked is None:
             return "tool result", length
@@ -294,8 +304,7 @@ def _length(value: object) -> int:
 
 
 def _block_length(block: object) -> int:
-    if isinstance(block, dict):
-        kind = block.get("type")
+    if isinstance(block, dict) and (kind := block.get("type")) is not None:
         value = None
         if kind == "text":
             value = block.get("text")

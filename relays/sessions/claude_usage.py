@@ -64,13 +64,30 @@ class Usage:
         return known
 
 
+_KINDS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+#: keys in their order, all of them known
+_KNOWN: Final[set[tuple[str, ...]]] = set()
+
+
 def _read(usage: dict[str, Any], out: Extract, session: str, line: int) -> tuple[Buckets, int] | None:
-    for key in () if usage.keys() <= USAGE_KEYS else sorted(usage.keys() - USAGE_KEYS):
-        out.note(AnomalyKind.UNKNOWN_KEY, session, line, f"usage.{text(key)}")
-    plain = _tokens(usage, "input_tokens", out, session, line)
-    written = _tokens(usage, "cache_creation_input_tokens", out, session, line)
-    read = _tokens(usage, "cache_read_input_tokens", out, session, line)
-    output = _tokens(usage, "output_tokens", out, session, line)
+    shape = tuple(usage)
+    if shape not in _KNOWN:
+        unknown = sorted(usage.keys() - USAGE_KEYS)
+        for key in unknown:
+            out.note(AnomalyKind.UNKNOWN_KEY, session, line, f"usage.{text(key)}")
+        if not unknown and len(_KNOWN) < 1024:
+            _KNOWN.add(shape)
+    get = usage.get
+    plain, written = get("input_tokens"), get("cache_creation_input_tokens")
+    read, output = get("cache_read_input_tokens"), get("output_tokens")
+    if not (
+        plain.__class__ is written.__class__ is read.__class__ is output.__class__ is int
+        and 0 <= plain <= TOKENS_MAX
+        and 0 <= written <= TOKENS_MAX
+        and 0 <= read <= TOKENS_MAX
+        and 0 <= output <= TOKENS_MAX
+    ):
+        plain, written, read, output = (tokens(usage, name, out, session, line) for name in _KINDS)
     if not (plain or written or read or output):
         return None
     short = long = thinking = 0

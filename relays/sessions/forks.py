@@ -3,6 +3,7 @@
 A forked process only reads files and answers with plain values; it never touches the connections it inherited.
 """
 
+import gc
 import multiprocessing
 import pickle
 import signal
@@ -17,7 +18,7 @@ from typing import Final
 
 from django.db import connections
 
-from relays.sessions.reading import Part, Task, read_part
+from relays.sessions.reading import CallRow, Part, Task, read_part
 
 #: tasks that a forked process is given ahead, so that it never waits for the next one
 AHEAD: Final = 2
@@ -28,23 +29,47 @@ GOES_ON: Final = b"\1"
 ENDS: Final = b"\0"
 
 
+class Parts:
+    """The parts of files as they come. `waits`: whether the next one is there, or read only when it is asked for."""
+
+    def __init__(self, parts: Iterator[Part], arrived: "Queue[bytes | None] | None" = None) -> None:
+        self._parts = parts
+        self._arrived = arrived
+
+    def __iter__(self) -> Iterator[Part]:
+        return self._parts
+
+    def waits(self) -> bool:
+        """False: whoever asks for the next part would wait for another process."""
+        return self._arrived is None or not self._arrived.empty()
+
+
 @contextmanager
-def parts_of(tasks: Iterable[Task], processes: int) -> Iterator[Iterator[Part]]:
+def parts_of(tasks: Iterable[Task], processes: int) -> Iterator[Parts]:
     """The parts of the files, those of one file in order; a file that goes on is gone on with.
 
     `processes` > 1: parsed by so many forked processes, which end with the context.
     """
     if processes <= 1:
-        yield _here(deque(tasks))
+        yield Parts(_here(deque(tasks)))
         return
     # listed before anything is forked: where to read on stands in the database
     listed = deque(tasks)
     with _forked(processes) as workers:
-        parts = _there(listed, workers)
+        arrived: Queue[bytes | None] = Queue(QUEUED)
+        over = threading.Event()
+        thread = threading.Thread(target=_take_in, args=(listed, workers, arrived, over), daemon=True)
+        thread.start()
+        parts = _there(listed, workers, arrived)
         try:
-            yield parts
+            yield Parts(parts, arrived)
         finally:
             parts.close()
+            over.set()
+            while thread.is_alive():
+                with suppress(Empty):
+                    arrived.get(timeout=0.05)
+            thread.join()
 
 
 def _next(task: Task, part: Part) -> Task:
@@ -95,33 +120,26 @@ def _work(link: Connection, not_ours: Iterable[Connection]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started this
     for other in not_ours:
         other.close()  # so that the end of the parent is the end of the link
+    gc.disable()  # what is read holds no circles: to look for them takes a tenth of the time
     try:
         while True:
             for part in _here(deque([link.recv()])):
+                part.calls = list(map(tuple, part.calls))  # type: ignore[arg-type]  # as rows again on the other side
                 link.send_bytes((GOES_ON if part.more else ENDS) + pickle.dumps(part, pickle.HIGHEST_PROTOCOL))
     except (EOFError, OSError):
         return
 
 
-def _there(tasks: deque[Task], workers: list[_Worker]) -> Generator[Part, None, None]:
-    """A thread takes in what the processes send, so that none of them waits while this one stores.
+def _there(tasks: deque[Task], workers: list[_Worker], arrived: "Queue[bytes | None]") -> Generator[Part, None, None]:
+    """What a thread took in from the processes, so that none of them waits while this one stores.
 
     Whatever a process was given and did not finish before it was killed is read here.
     """
-    arrived: Queue[bytes | None] = Queue(QUEUED)
-    over = threading.Event()
-    thread = threading.Thread(target=_take_in, args=(tasks, workers, arrived, over), daemon=True)
-    thread.start()
-    try:
-        while (message := arrived.get()) is not None:
-            # from a process that this one forked, over its own pipe
-            yield pickle.loads(memoryview(message)[1:])  # noqa: S301
-    finally:
-        over.set()
-        while thread.is_alive():
-            with suppress(Empty):
-                arrived.get(timeout=0.05)
-        thread.join()
+    while (message := arrived.get()) is not None:
+        # from a process that this one forked, over its own pipe
+        part: Part = pickle.loads(memoryview(message)[1:])  # noqa: S301
+        part.calls = list(map(CallRow._make, part.calls))
+        yield part
     for worker in workers:
         tasks.extend(worker.given)
     yield from _here(tasks)

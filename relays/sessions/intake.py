@@ -6,7 +6,7 @@ calls were made.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -19,7 +19,7 @@ from relays.models import Session, SessionAct, SessionAnomaly, SessionBoundary, 
 from relays.sessions import ownership, replays, rows, texts
 from relays.sessions.files import Cursor
 from relays.sessions.ownership import NEVER, Rank, Row
-from relays.sessions.reading import Part, join_about, money
+from relays.sessions.reading import CallRow, Part, join_about, money
 from relays.stores import prices
 
 #: names of unknown things, and kinds of records, that the accounts of one file tell apart
@@ -35,6 +35,7 @@ class Stored:
     sources: dict[str, int] = field(default_factory=dict)  # path -> key of its SourceFile
     changed: set[int] = field(default_factory=set)  # keys of Sessions to project anew
     stale: set[str] = field(default_factory=set)
+    told: dict[int, set[str]] = field(default_factory=dict)  # session -> paths of files that told of it
 
 
 def cursor_of(source: SourceFile) -> Cursor:
@@ -185,6 +186,7 @@ class _Batch:
             source = self.sources[part.path].pk
             for sid in {*part.about, *(call.sid for call in part.calls), *(mark.sid for mark in part.marks)}:
                 key = source, self.sessions[part.agent, sid]
+                self.out.told.setdefault(key[1], set()).add(part.path)
                 about = part.about.get(sid, {})
                 said[key] = join_about(said[key], about) if key in said else about
         of: dict[int, list[tuple[int, dict[str, Any]]]] = defaultdict(list)
@@ -239,20 +241,57 @@ class _Batch:
     # --- calls
 
     def _calls(self, content: Iterable[Part]) -> None:
-        fresh: dict[tuple[int, int, str], Row] = {}
+        told: dict[str, tuple[int, int, CallRow]] = {}  # by the only row that this batch has of a call
+        again: list[tuple[int, int, CallRow]] = []
         for part in content:
-            source = self.sources[part.path].pk
+            source, agent, sid, session = self.sources[part.path].pk, part.agent, "", 0
             for call in part.calls:
-                session = self.sessions[part.agent, call.sid]
-                row = Row(0, source, session, *call[1:-1], money(call.reported_cost))
-                known = fresh.get((source, session, call.key))
-                if known is None:
-                    fresh[source, session, call.key] = row
+                if call.sid != sid:
+                    sid = call.sid
+                    session = self.sessions[agent, sid]
+                if call.key in told:
+                    again.append((source, session, call))
                 else:
-                    ownership.merge(known, row)
-        keys = {key for _, _, key in fresh} | self.unsettled
+                    told[call.key] = source, session, call
+        # of most calls there is one row: nothing of it depends on others
+        shared = {call.key for _, _, call in again} | self.unsettled | rows.known(told)
+        # a sum of calls is priced by a rule of its own: see `replays.priced_as`
+        shared |= {key for key in told if replays.TURN in key}
+        several = [told.pop(key) for key in shared & told.keys()]
+        self._alone(told.values())
+        self._together(shared, [*several, *again])
+
+    def _alone(self, calls: Collection[tuple[int, int, CallRow]]) -> None:
+        """Rows that share their call with no other one."""
+        book = prices.book()
+        used: dict[str, prices.Price] = {}
+        found: list[tuple[int, int, CallRow, int | None, str]] = []
+        for source, session, call in calls:
+            price = book.holding(call.model, self.ranks[session][3], call.at)
+            units = None if price is None else price.units(*call[7:12])
+            digest = ""
+            if price is not None and units is not None:
+                digest = price.digest
+                if digest not in used:
+                    used[digest] = price
+            found.append((source, session, call, units, digest))
+        keys: dict[str, int | None] = {digest: row.pk for digest, row in prices.saved(used.values()).items()}
+        keys[""] = None
+        rows.insert_new((source, session, call, units, keys[price]) for source, session, call, units, price in found)
+        self.out.changed |= {session for _, session, _ in calls}
+
+    def _together(self, keys: set[str], calls: Iterable[tuple[int, int, CallRow]]) -> None:
+        """Rows of calls that have several, all rows that are stored of them included."""
         if not keys:
             return
+        fresh: dict[tuple[int, int, str], Row] = {}
+        for source, session, call in calls:
+            row = Row(0, source, session, *call[1:-1], money(call.reported_cost))
+            known = fresh.get((source, session, call.key))
+            if known is None:
+                fresh[source, session, call.key] = row
+            else:
+                ownership.merge(known, row)
         groups: dict[str, list[Row]] = {key: [] for key in keys}
         before: dict[int, tuple[Any, ...]] = {}
         for row in rows.of_keys(keys):

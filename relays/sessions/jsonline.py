@@ -29,12 +29,17 @@ def parse(raw: bytes) -> dict[str, Any] | None:
 
     they take them: a line is not lost because a text in it was cut between two halves of one letter.
     """
-    if len(raw) >= LONG_LINE:
-        raw = _thinned(raw, _LONG_TEXT)
-        if len(raw) > _MOST_LEFT:
-            raw = _thinned(raw, _SHORT_TEXT)
-        if len(raw) > _MOST_LEFT:
-            return None  # millions of tiny values: as objects they take thirty times as much
+    if len(raw) < LONG_LINE:
+        try:
+            record = orjson.loads(raw)
+        except ValueError:
+            return parse_whole(raw)
+        return record if record.__class__ is dict else None
+    raw = _thinned(raw, _LONG_TEXT)
+    if len(raw) > _MOST_LEFT:
+        raw = _thinned(raw, _SHORT_TEXT)
+    if len(raw) > _MOST_LEFT:
+        return None  # millions of tiny values: as objects they take thirty times as much
     return parse_whole(raw)
 
 
@@ -63,12 +68,12 @@ def written_size(value: object) -> int:
 
 def size(text: str) -> int:
     """Bytes of a text in UTF-8; of one that was left out, those that it had in its line."""
-    length = len(text)
     if text.isascii():
+        length = len(text)
         if length < 40 and text.startswith(_LEFT_OUT):
             return int(text[len(_LEFT_OUT) :]) if text[len(_LEFT_OUT) :].isdecimal() else length
         return length
-    return sum(len(text[at : at + _PIECE].encode("utf-8", "surrogatepass")) for at in range(0, length, _PIECE))
+    return sum(len(text[at : at + _PIECE].encode("utf-8", "surrogatepass")) for at in range(0, len(text), _PIECE))
 
 
 def _thinned(raw: bytes, least: int) -> bytes:

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import orjson
 from django.db import connection
@@ -83,13 +83,30 @@ class _Mark:
     row: SessionBoundary
 
 
+class _Times(Sequence[datetime | None]):
+    """Times as the database gives them, read when they are asked for: few sessions ask for more than some."""
+
+    def __init__(self) -> None:
+        self.raw: list[object] = []
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    @overload
+    def __getitem__(self, at: int) -> datetime | None: ...
+    @overload
+    def __getitem__(self, at: slice) -> list[datetime | None]: ...
+    def __getitem__(self, at: int | slice) -> datetime | None | list[datetime | None]:
+        return list(map(rows.read_time, self.raw[at])) if isinstance(at, slice) else rows.read_time(self.raw[at])
+
+
 @dataclass(slots=True)
 class _Main:
     """What one pass over the main calls of a session gives."""
 
     window: Window = field(default_factory=Window)
     keys: list[str] = field(default_factory=list)
-    times: list[datetime | None] = field(default_factory=list)
+    times: "_Times" = field(default_factory=lambda: _Times())
     counted: int = 0
     most: int = 0  # resident, of calls that its own agent made or inherited
     declared: int | None = None
@@ -129,18 +146,18 @@ def _project(ids: Sequence[int]) -> None:
     SessionAnomaly.objects.bulk_create(anomalies)
     FullnessCount.objects.bulk_create(counts)
     kinds = _kinds(ids)
-    shadows = shadow.Shadows(ids)
-    for pk, session in sessions.items():
-        main = mains.get(pk) or _Main()
+    shadows = shadow.project_all([_shadowed(session, mains.get(pk) or _Main()) for pk, session in sessions.items()])
+    for (pk, session), summary in zip(sessions.items(), shadows, strict=True):
         session.anomalies = kinds.get(pk, {})
-        calls = [
-            MainCall(resident, bool(after))
-            for resident, after in zip(main.window.residents, main.window.after_boundary, strict=True)
-        ]
-        session.shadow = shadows.project(session, calls, main.keys, main.times, declared=main.declared is not None)
+        session.shadow = summary
         session.projected_at = now
-    shadows.store()
     rows.write(sessions.values(), _WRITTEN)
+
+
+def _shadowed(session: Session, main: _Main) -> shadow.Main:
+    window = main.window
+    calls = list(map(MainCall, window.residents, map(bool, window.after_boundary)))
+    return shadow.Main(session, calls, main.keys, main.times, main.declared is not None)
 
 
 _WRITTEN: Final = (
@@ -238,10 +255,13 @@ def _marks(ids: Sequence[int]) -> dict[int, list[_Mark]]:
 
 
 def _mains(ids: Sequence[int], marks: dict[int, list[_Mark]]) -> Iterator[tuple[int, _Main]]:
-    path = 's.path COLLATE "C"' if connection.vendor == "postgresql" else "s.path"
+    path, counts, at = 's.path COLLATE "C"', "c.counts", "c.at"
+    if connection.vendor == "sqlite":
+        # as values of expressions: the driver would turn each column of these into an object
+        path, counts, at = "s.path", "+c.counts", "c.at || ''"
     query = f"""
-        SELECT c.session_id, c.source_id, s.path, c.line, c.key, c.resident, c.copied, c.counts, c.model, c."window",
-            c.tools, c.tool_errors, c.fill, c.at
+        SELECT c.session_id, c.source_id, s.path, c.line, c.key, c.resident, c.copied, {counts}, c.model, c."window",
+            c.tools, c.tool_errors, c.fill, {at}
         FROM "{_CALLS}" c JOIN "{_SOURCES}" s ON s.id = c.source_id
         WHERE c.session_id IN ({rows.marks(len(ids))}) AND c.shown AND c.chain = 'main'
         ORDER BY c.session_id, {path}, c.line, c.key
@@ -249,7 +269,8 @@ def _mains(ids: Sequence[int], marks: dict[int, list[_Mark]]) -> Iterator[tuple[
     seen: set[int] = set()
     with connection.cursor() as cursor:
         cursor.execute(query, list(ids))
-        for session, calls in groupby(cursor, key=itemgetter(0)):
+        calls_in_order = chain.from_iterable(iter(lambda: cursor.fetchmany(2_000), []))
+        for session, calls in groupby(calls_in_order, key=itemgetter(0)):
             seen.add(session)
             yield session, _fold(calls, marks.get(session, []))
     for session in marks.keys() - seen:
@@ -262,36 +283,46 @@ def _fold(calls: Iterable[Sequence[Any]], marks: Sequence[_Mark]) -> _Main:
     changed: list[SessionBoundary] = []
     at = 0  # of the next mark
     passed: list[SessionBoundary] = []  # marks that no call came after yet
+    residents, keys, times, drops = window.residents, main.keys, main.times.raw, window.drops
+    models: dict[str, int] = {}
+    place = marks[0].place if marks else None  # of the next mark
+    dropped = most = 0
     for _, source, path, line, key, resident, copied, counts, model, declared, tools, errors, fill, time in calls:
-        while at < len(marks) and marks[at].place < (path, line):
-            passed.append(marks[at].row)
-            window.boundary(marks[at].row.kind == "compaction")
-            at += 1
-        if passed:
-            before = window.residents[-1] if window.residents else None
-            changed += [row for row in passed if _measure(row, before, resident, len(window.residents))]
+        if place is not None and place < (path, line):
+            while at < len(marks) and marks[at].place < (path, line):
+                passed.append(marks[at].row)
+                window.boundary(marks[at].row.kind == "compaction")
+                at += 1
+            place = marks[at].place if at < len(marks) else None
+            before = residents[-1] if residents else None
+            changed += [row for row in passed if _measure(row, before, resident, len(residents))]
             passed = []
-        drops = len(window.drops)
         window.call(resident, bool(copied), orjson.loads(fill) if fill != "{}" else {})
-        if len(window.drops) > drops:
-            main.lines[window.drops[-1]] = (source, line)
-        main.keys.append(key)
-        main.times.append(rows.read_time(time))
-        main.counted += bool(counts)
+        if len(drops) > dropped:
+            dropped = len(drops)
+            main.lines[drops[-1]] = (source, line)
+        keys.append(key)
+        times.append(time)
+        if counts:
+            main.counted += 1
+            if tools:
+                main.full.append((model, resident, declared, tools, errors))
+        own = True
         if copied:
             main.copies[copied] += 1
-        if copied not in NOT_OWN:
-            main.most = max(main.most, resident)
+            own = copied not in NOT_OWN
+        if own and resident > most:
+            most = resident
         if declared:
             main.declared = declared
-            if resident > declared and copied not in NOT_OWN:
+            if own and resident > declared:
                 main.over.append(line)
         if model:
-            main.models[model] += 1
-        if tools and counts:
-            main.full.append((model, resident, declared, tools, errors))
+            models[model] = models.get(model, 0) + 1
         if main.first_source is None:
             main.first_source = source
+    main.most = most
+    main.models.update(models)
     last = window.residents[-1] if window.residents else None
     for mark in marks[at:]:
         window.boundary(mark.row.kind == "compaction")

@@ -32,6 +32,8 @@ from relays.sessions.reader import FORMS, Context, Form, LineReader
 PART_CALLS: Final = 4_000
 PART_BYTES: Final = 48 << 20
 PART_TEXTS: Final = 4_000
+#: after so many bytes it is seen how much was gathered
+TAKE_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +200,7 @@ def _lines(
 ) -> None:
     reader: LineReader = form.make(context, state or None)
     offset, number = cursor.offset, cursor.lines
-    begun = offset
+    begun = at = offset
     extract: Extract | None = None
     huge: list[int] = []
     for behind, lines in blocks(stream, offset, part.looked.size):
@@ -215,6 +217,9 @@ def _lines(
         if offset - begun >= PART_BYTES:
             part.more = True
             break
+        if offset - at < TAKE_BYTES:
+            continue
+        at = offset
         taken = reader.take()
         if extract is None:
             extract = taken
@@ -360,7 +365,18 @@ def utc(text: str) -> str:
         at = at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
     except (ValueError, OverflowError):
         return ""
-    return str(at.replace(tzinfo=None)) if at.year >= 1970 else ""
+    if at.year < 1970:
+        return ""
+    if (
+        len(text) == 24
+        and text[23] == "Z"
+        and text[10] == "T"
+        and text[4] == "-"
+        and text[19] == "."
+        and text[20:23] != "000"
+    ):
+        return f"{text[:10]} {text[11:23]}000"  # as below, of the form that most files have
+    return str(at.replace(tzinfo=None))
 
 
 def money(text: str) -> Decimal | None:

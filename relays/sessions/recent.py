@@ -6,12 +6,14 @@ known; what was written before them is not found again here. Calls and boundarie
 counted once by their own names, over all files.
 """
 
-from base64 import b85decode, b85encode
+from base64 import b64decode, b64encode, b85decode
 from hashlib import blake2b
 from typing import Any, Final
 from zlib import crc32
 
 KEPT: Final = 2048
+#: begins what is spelled in base 64; no letter of base 85
+_BASE64: Final = ":"
 #: bytes of a digest, and one more for the type
 _DIGEST: Final = 5
 
@@ -21,41 +23,45 @@ class Recent:
 
     def __init__(self, state: list[Any] | None = None) -> None:
         #: uuid -> type, or types joined by NUL; of this run, and (as digests) of runs before
-        self._new: dict[str, str] = {}
-        self._old: dict[str, str] = {}
+        self.new: dict[str, str] = {}
+        self.old: dict[str, str] = {}
         self._kept_new: dict[bytes, bytes] = {}
         self._kept_old: dict[bytes, bytes] = {}
         if state:
             self._kept_old, self._kept_new = _unpacked(state[0]), _unpacked(state[1])
+        #: whether runs before this one left something: a uuid that is not in `new` or `old` may be known all the same
+        self.kept = bool(self._kept_new or self._kept_old)
+        #: uuids that `new` takes before it is turned
+        self.room = max(KEPT - len(self._kept_new), 1)
 
     def add(self, kind: str, uuid: str) -> bool:
         """Whether a record of this type and uuid is known already; from now on it is."""
-        known = self._new.get(uuid)
+        known = self.new.get(uuid)
         if known is None:
-            known = self._old.get(uuid)
-            if known is None and not ((self._kept_new or self._kept_old) and self._kept(uuid)):
-                self._new[uuid] = kind
-                if len(self._new) + len(self._kept_new) >= KEPT:
-                    self._turn()
+            known = self.old.get(uuid)
+            if known is None and not (self.kept and self._kept(uuid)):
+                self.new[uuid] = kind
+                if len(self.new) >= self.room:
+                    self.turn()
                 return False
         return self._again(kind, uuid, known)
 
     def knows(self, uuid: str) -> bool:
         """Whether a record bears this uuid, of whatever type."""
-        if uuid in self._new or uuid in self._old:
+        if uuid in self.new or uuid in self.old:
             return True
-        return bool(self._kept_new or self._kept_old) and bool(self._kept(uuid))
+        return self.kept and bool(self._kept(uuid))
 
     def state(self) -> list[str]:
         """JSON-able: the older and the newer generation as digests."""
-        return [_packed(self._kept_old, self._old), _packed(self._kept_new, self._new)]
+        return [_packed(self._kept_old, self.old), _packed(self._kept_new, self.new)]
 
     def _again(self, kind: str, uuid: str, known: str | None) -> bool:
         """A uuid that is known: by this type or by another one. It keeps its place, and so its generation."""
         if known is not None:
             if kind in known.split("\0"):
                 return True
-            generation = self._new if uuid in self._new else self._old
+            generation = self.new if uuid in self.new else self.old
             generation[uuid] = f"{known}\0{kind}"
             return False
         digest = _digest(uuid)
@@ -69,9 +75,11 @@ class Recent:
         digest = _digest(uuid)
         return self._kept_new.get(digest) or self._kept_old.get(digest) or b""
 
-    def _turn(self) -> None:
-        self._old, self._new = self._new, {}
+    def turn(self) -> None:
+        """The newer generation is full."""
+        self.old, self.new = self.new, {}
         self._kept_old, self._kept_new = self._kept_new, {}
+        self.kept, self.room = bool(self._kept_old), KEPT
 
 
 def _digest(uuid: str) -> bytes:
@@ -84,13 +92,20 @@ def _mark(kind: str) -> int:
 
 def _packed(kept: dict[bytes, bytes], read: dict[str, str]) -> str:
     pieces = [digest + bytes((mark,)) for digest, marks in kept.items() for mark in marks]
-    pieces += [_digest(uuid) + bytes((_mark(kind),)) for uuid, kinds in read.items() for kind in kinds.split("\0")]
-    return b85encode(b"".join(pieces)).decode("ascii")
+    marked = {kind: bytes((_mark(kind),)) for kind in set(read.values())}
+    for uuid, kinds in read.items():
+        digest = blake2b(uuid.encode("utf-8", "surrogatepass"), digest_size=_DIGEST).digest()
+        if "\0" in kinds:
+            pieces += [digest + bytes((_mark(kind),)) for kind in kinds.split("\0")]
+        else:
+            pieces.append(digest + marked[kinds])
+    return _BASE64 + b64encode(b"".join(pieces)).decode("ascii")
 
 
 def _unpacked(packed: str) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = {}
-    raw = b85decode(packed)
+    # without the mark: as it was written before, in a spelling that took longer
+    raw = b64decode(packed[1:]) if packed.startswith(_BASE64) else b85decode(packed)
     for at in range(0, len(raw), _DIGEST + 1):
         digest, mark = raw[at : at + _DIGEST], raw[at + _DIGEST : at + _DIGEST + 1]
         found[digest] = found.get(digest, b"") + mark

@@ -14,9 +14,10 @@ import orjson
 from django.db import connection, transaction
 from django.db.models import Field, Model
 
+from relays.core.pricing import dollars
 from relays.models import SessionAct, SessionCall
-from relays.sessions.ownership import Row
-from relays.sessions.reading import ActRow
+from relays.sessions.ownership import NOT_OWN, Row
+from relays.sessions.reading import ActRow, CallRow
 
 T = TypeVar("T")
 #: PostgreSQL's advisory lock of everything that writes sessions
@@ -165,6 +166,57 @@ def of_keys(keys: Iterable[str]) -> Iterator[Row]:
             cursor.execute(f'{_SELECT} WHERE "key" IN ({marks(len(chunk))})', chunk)
             for values in cursor.fetchall():
                 yield _row(values)
+
+
+def known(keys: Iterable[str]) -> set[str]:
+    """Those of the keys that any row has."""
+    found: set[str] = set()
+    with connection.cursor() as cursor:
+        for chunk in chunks(keys, 2_000 if connection.vendor == "postgresql" else CHUNK):
+            cursor.execute(f'SELECT "key" FROM "{_TABLE}" WHERE "key" IN ({marks(len(chunk))})', chunk)  # noqa: S608
+            found.update(key for (key,) in cursor.fetchall())
+    return found
+
+
+#: what `insert_new` takes: source, session, the row as it was read, units of its cost, key of the price
+New = tuple[int, int, CallRow, int | None, int | None]
+
+
+def insert_new(news: Iterable[New]) -> None:
+    """Rows of calls that no other row tells of: what `ownership.settle` makes of one row alone, without the object."""
+    values = _new_postgresql if connection.vendor == "postgresql" else _new_sqlite
+    with connection.cursor() as cursor:
+        for chunk in chunks(news, 5_000):
+            cursor.executemany(_INSERT, [values(*one) for one in chunk])
+
+
+def _new_sqlite(source: int, session: int, call: CallRow, units: int | None, price: int | None) -> tuple[Any, ...]:
+    return (
+        source,
+        session,
+        *call[1:6],
+        call[6] or None,
+        *call[7:21],
+        f"{Decimal(call[21]):.10f}" if call[21] else None,
+        call[7] + call[8] + call[9] + call[10] if call[3] == "main" else 0,
+        call[20],
+        True,
+        call[20] not in NOT_OWN,
+        None if units is None else units / _UNITS,
+        price,
+    )
+
+
+def _new_postgresql(source: int, session: int, call: CallRow, units: int | None, price: int | None) -> tuple[Any, ...]:
+    values = list(_new_sqlite(source, session, call, None, price))
+    values[_AT] = f"{call.at}+00" if call.at else None
+    values[_COST] = None if units is None else dollars(units)
+    return tuple(values)
+
+
+_UNITS: Final = 10**10
+_AT: Final = COLUMNS.index("at")
+_COST: Final = COLUMNS.index("cost")
 
 
 def insert(rows: Iterable[Row]) -> None:

@@ -4,9 +4,12 @@ architecture.md, sessions: incremental, idempotent, never writing into a watched
 at any moment, killed included, and called again: what was stored stays, what was not is read again.
 """
 
+import gc
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,9 +20,11 @@ from django.db.models import Q
 from relays.models import Import, ImportedFile, SourceFile
 from relays.sessions import project, rows
 from relays.sessions.files import Found, Stat, find
-from relays.sessions.forks import parts_of
+from relays.sessions.forks import Parts, parts_of
 from relays.sessions.intake import cursor_of, store
+from relays.sessions.reader import Context
 from relays.sessions.reading import Part, Task
+from relays.stores import prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +78,32 @@ def import_paths(
     line; a process with threads or a worker of a queue passes 1).
     Never raises for what lies on disk: it is in `problems`, and in the `status` and `error` of the SourceFile.
     """
-    return _Run(job, progress or (lambda _: None), cancelled, seconds, processes).run(list(paths))
+    with _few_collections() if processes > 1 else nullcontext():
+        return _Run(job, progress or (lambda _: None), cancelled, seconds, processes).run(list(paths))
+
+
+@contextmanager
+def _few_collections() -> Iterator[None]:
+    """Rows and texts hold no circles: to look for them among so many would take a fifth of the time.
+
+    What queries leave is looked for after each batch, when its rows are gone.
+    """
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if before:
+            gc.enable()
 
 
 #: calls and parts of one transaction
 BATCH_CALLS: Final = 10_000
 BATCH_PARTS: Final = 200
+#: calls that are worth a transaction while nothing else is there to do
+BATCH_WHEN_IDLE: Final = 1_500
+#: sessions that are worth a transaction then
+WORTH_PROJECTING: Final = 12
 BATCH_SECONDS: Final = 1.0
 #: of the time that a call is given: the rest is for the figures of what was read
 FOR_READING: Final = 0.7
@@ -105,6 +130,10 @@ class _Run:
         self.sizes: dict[str, int] = {}
         self.covered: set[int] = set()
         self.stale: set[str] = set()
+        #: files that are still to be read, by session as their names tell it; session -> groups that told of it
+        self.unread: Counter[str] = Counter()
+        self.told: dict[int, set[str]] = {}
+        self.projected: set[int] = set()  # sessions that need it no more
         self.formed: set[str] = set()  # files that held a session when they were looked at before
 
     def run(self, paths: list[str | Path]) -> Outcome:
@@ -174,19 +203,28 @@ class _Run:
         self.formed |= {path for path in paths if path in known and known[path].form}
         size = sum(self.sizes[path] - (known[path].offset if path in known else 0) for path in paths)
         # the largest first: the last to come should be a small one
-        order = sorted(paths, key=lambda path: (-self.sizes[path], path))
+        order = self._in_order(paths)
         forked = self.processes if size >= WORTH_FORKING and len(order) > 1 else 1
         tasks = _tasks(order)
         with parts_of(tasks, forked) as parts:
+            if forked > 1:
+                prices.ready()  # while nothing is read yet
             batch: list[Part] = []
             calls, begun = 0, time.monotonic()
+            self.unread = Counter(_group(path) for path in order)
             for part in parts:
                 batch.append(part)
                 calls += len(part.calls)
                 over = time.monotonic() - begun >= BATCH_SECONDS or self._time_over()
+                if calls >= BATCH_WHEN_IDLE and not parts.waits():
+                    over = True  # better than to wait
                 if over or calls >= BATCH_CALLS or len(batch) >= BATCH_PARTS:
                     self._store(batch)
-                    batch, calls, begun = [], 0, time.monotonic()
+                    batch, calls = [], 0
+                    if forked > 1:
+                        gc.collect(1)
+                        self._project_whole(parts)
+                    begun = time.monotonic()
                     if self._time_over():
                         self.out.finished = False
                         break
@@ -201,6 +239,10 @@ class _Run:
             return
         stored = store(batch)
         self.out.changed |= stored.changed
+        self.projected -= stored.changed
+        for session, told in stored.told.items():
+            self.told.setdefault(session, set()).update(map(_group, told))
+        self.unread.subtract(_group(part.path) for part in batch if not part.more)
         self.stale |= stored.stale
         for part in batch:
             if part.path in stored.stale:
@@ -217,9 +259,29 @@ class _Run:
                 self._count(part.path, self.sizes.get(part.path, 0))
         self._tell(batch[-1].path)
 
+    def _in_order(self, paths: Iterable[str]) -> list[str]:
+        """The largest first: the last to come should be a small one. What is of one session comes together."""
+        of: dict[str, list[str]] = {}
+        for path in paths:
+            of.setdefault(_group(path), []).append(path)
+        groups = sorted(of.items(), key=lambda one: (-sum(map(self.sizes.__getitem__, one[1])), one[0]))
+        return [path for _, group in groups for path in sorted(group, key=lambda path: (-self.sizes[path], path))]
+
+    def _project_whole(self, parts: Parts) -> None:
+        """While others still read: sessions of which, by their names, no file is left. What comes all the same is
+
+        projected again.
+        """
+        done = [pk for pk, groups in self.told.items() if not any(self.unread[group] > 0 for group in groups)]
+        if len(done) >= (2 * WORTH_PROJECTING if parts.waits() else WORTH_PROJECTING):
+            for pk in done:
+                del self.told[pk]
+            self.projected |= project.project(set(done) & self.out.changed, self.cancelled)
+
     def _project(self) -> None:
         """Whatever was stored gets its figures, also where reading was ended early: what pages show adds up."""
-        self.out.changed |= project.project(self.out.changed | project.waiting(), self.cancelled)
+        wanted = (self.out.changed - self.projected) | project.waiting()
+        self.out.changed |= self.projected | project.project(wanted, self.cancelled)
 
     def _cover(self) -> None:
         if self.job is None:
@@ -228,6 +290,12 @@ class _Run:
         new = [ImportedFile(job=self.job, source_id=pk) for pk in sorted(self.covered - before)]
         ImportedFile.objects.bulk_create(new, ignore_conflicts=True, batch_size=1000)
         self.covered |= before
+
+
+def _group(path: str) -> str:
+    """What files of one session have in common where its agent names them so; else a file is its own."""
+    context = Context(Path(path))
+    return context.parent_session or context.stem
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 Pure. Memory grows with the number of main calls by a few numbers each, never by their texts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -53,9 +53,10 @@ class Window:
                 self.drops.append(len(self.residents))
             self._now, self._now_base = {}, resident
         elif resident > before:
-            for kind, tokens in shared_out(resident - before, fill).items():
-                self._filled[kind] = self._filled.get(kind, 0) + tokens
-                self._now[kind] = self._now.get(kind, 0) + tokens
+            filled, now = self._filled, self._now
+            for kind, tokens in shared_out(resident - before, fill):
+                filled[kind] = filled.get(kind, 0) + tokens
+                now[kind] = now.get(kind, 0) + tokens
         self._crossed = self._compacted = False
 
     def fill(self) -> dict[str, Any]:
@@ -94,15 +95,28 @@ def reduced(residents: Sequence[int], flags: Sequence[int], most: int = POINTS) 
     return [[at + 1, residents[at], flags[at]] for at in keep]
 
 
-def shared_out(tokens: int, fill: Mapping[str, int]) -> dict[str, int]:
-    """`tokens` split by the bytes of each kind; the parts add up to it exactly."""
+def shared_out(tokens: int, fill: Mapping[str, int]) -> Iterable[tuple[str, int]]:
+    """`tokens` split by the bytes of each kind, (kind, part); the parts add up to it exactly."""
+    if len(fill) == 1:
+        if any(fill.values()):
+            return [(next(iter(fill)), tokens)]
+        return [(UNKNOWN, tokens)]
     total = sum(fill.values())
     if not total:
-        return {UNKNOWN: tokens}
-    if len(fill) == 1:
-        return {next(iter(fill)): tokens}
-    parts = {kind: tokens * size // total for kind, size in fill.items()}
-    rest = tokens - sum(parts.values())
-    for kind in sorted(fill, key=lambda kind: (-(tokens * fill[kind] % total), kind))[:rest]:
-        parts[kind] += 1
-    return {kind: part for kind, part in parts.items() if part}
+        return [(UNKNOWN, tokens)]
+    rest = tokens
+    parts: list[tuple[str, int]] = []
+    over: list[tuple[int, str, int]] = []
+    for kind, size in fill.items():
+        part, remainder = divmod(tokens * size, total)
+        rest -= part
+        over.append((-remainder, kind, part))
+    if rest:
+        # a token each to those whose share was cut most
+        over.sort()
+    for _, kind, part in over:
+        if rest:
+            part, rest = part + 1, rest - 1
+        if part:
+            parts.append((kind, part))
+    return parts

@@ -9,9 +9,11 @@ import json
 import os
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import accumulate
+from itertools import accumulate, groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +42,20 @@ MOST_ACTS: Final = 50_000
 _EVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
+@dataclass(frozen=True, slots=True)
+class Main:
+    """The main calls of a session in order, copied ones included, with their keys and times.
+
+    The window is `session.window_tokens`; `declared`: the agent itself says it.
+    """
+
+    session: Session
+    calls: Sequence[MainCall]
+    keys: Sequence[str]
+    times: Sequence[datetime | None]
+    declared: bool = False
+
+
 def project(
     session: Session,
     calls: Sequence[MainCall],
@@ -48,77 +64,44 @@ def project(
     *,
     declared: bool = False,
 ) -> dict[str, object]:
-    """Write the `SessionLeg` rows of one session anew: `Shadows` for it alone."""
-    shadows = Shadows([session.pk])
-    found = shadows.project(session, calls, keys, times, declared=declared)
-    shadows.store()
-    return found
+    """`project_all` of one session."""
+    return project_all([Main(session, calls, keys, times, declared)])[0]
 
 
-#: (kind, ref, call, at) of an act
-_Act = tuple[str, str, str, datetime | None]
+def project_all(mains: Sequence[Main]) -> list[dict[str, object]]:
+    """Write the sessions' `SessionLeg` rows anew and return the JSON for each `Session.shadow`; no session is saved.
 
-
-class Shadows:
-    """The shadow relays of some sessions: what is known of them is read at once, and what came out is written at once.
-
-    A fixed number of queries, however many sessions there are, unless they did so much that their acts are read one
-    session after the other. Call it inside the transaction of the projection, after the acts are stored.
+    A leg that comes out as it was keeps its verdicts. A fixed number of queries however many sessions there are; call
+    it inside the transaction of the projection, after the acts are stored.
     """
-
-    def __init__(self, sessions: Collection[int]) -> None:
-        self._sessions = list(sessions)
-        self._rows: list[SessionLeg] = []
-        self._policy = policy.build(settings.SITE_POLICY, None, {})
-        self._before: dict[int, dict[int, SessionLeg]] = defaultdict(dict)
-        for leg in SessionLeg.objects.filter(session__in=self._sessions):
-            self._before[leg.session_id][leg.number] = leg
-        self._acts: dict[int, list[_Act]] | None = None
-        acts = SessionAct.objects.filter(session__in=self._sessions)
-        if len(self._sessions) > 1 and acts.count() <= MOST_ACTS:
-            self._acts = defaultdict(list)
-            ordered = acts.order_by("session_id", "source_id", "line", "pk")
-            for session, *act in ordered.values_list("session_id", "kind", "ref", "call", "at"):
-                self._acts[session].append((act[0], act[1], act[2], act[3]))
-
-    def project(
-        self,
-        session: Session,
-        calls: Sequence[MainCall],
-        keys: Sequence[str],
-        times: Sequence[datetime | None],
-        *,
-        declared: bool = False,
-    ) -> dict[str, object]:
-        """The JSON for `Session.shadow`; the session is not saved, its legs are with `store`.
-
-        `calls`, `keys`, `times`: its main calls in order, copied ones included, with their keys and times. The window
-        is `session.window_tokens`; `declared`: the agent itself says it. A leg that comes out as it was keeps its
-        verdicts.
-        """
+    ids = [main.session.pk for main in mains]
+    chosen = policy.build(settings.SITE_POLICY, None, {})
+    before: dict[int, dict[int, SessionLeg]] = {}
+    for leg in SessionLeg.objects.filter(session__in=ids):
+        before.setdefault(leg.session_id, {})[leg.number] = leg
+    acts = _acts_of(mains)
+    legs: list[SessionLeg] = []
+    summaries: list[dict[str, object]] = []
+    for main in mains:
+        session, done = main.session, acts.get(main.session.pk, [])
         names = session.model_names
-        model = names[0] if len(names) == 1 else "its models" if names else "a model that is not named"
-        acts = _acts(session, self._of(session), keys, times)
-        effect = min((call for call, act in acts if act.kind != "issue"), default=None)
-        whole = shadow.would(calls, _window(session, declared), self._policy, model=model, effect=effect)
-        before = self._before.get(session.pk, {})
-        self._rows += [
-            _leg(session, cut, batons, _until(session, times, cut), before.get(cut.number))
-            for cut, batons in zip(whole.legs, _up_to(whole.legs, acts), strict=True)
+        whole = shadow.would(
+            main.calls,
+            _window(session, main.declared),
+            chosen,
+            model=names[0] if len(names) == 1 else "its models" if names else "a model that is not named",
+            effect=min((call for call, act in done if act.kind != "issue"), default=None),
+        )
+        known = before.get(session.pk, {})
+        legs += [
+            _leg(session, cut, batons, _until(session, main.times, cut), known.get(cut.number))
+            for cut, batons in zip(whole.legs, _up_to(whole.legs, done), strict=True)
         ]
-        return whole.summary()
-
-    def store(self) -> None:
-        """Write the legs of all sessions anew, those of sessions that were not projected too: they have none."""
-        with transaction.atomic():
-            SessionLeg.objects.filter(session__in=self._sessions).delete()
-            SessionLeg.objects.bulk_create(self._rows, batch_size=500)
-
-    def _of(self, session: Session) -> Iterable[_Act]:
-        if self._acts is not None:
-            return self._acts.get(session.pk, ())
-        rows = SessionAct.objects.filter(session=session).order_by("source_id", "line", "pk")
-        return rows.values_list("kind", "ref", "call", "at")[:MOST_ACTS]
+        summaries.append(whole.summary())
+    with transaction.atomic():
+        SessionLeg.objects.filter(session__in=ids).delete()
+        SessionLeg.objects.bulk_create(legs, batch_size=500)
+    return summaries
 
 
 def _window(session: Session, declared: bool) -> Figure | None:
@@ -131,24 +114,33 @@ def _window(session: Session, declared: bool) -> Figure | None:
     return Figure(session.window_tokens, Provenance.ASSUMED, source)
 
 
-def _acts(
-    session: Session, acts: Iterable[_Act], keys: Sequence[str], times: Sequence[datetime | None]
-) -> list[tuple[int, Done]]:
+def _acts_of(mains: Sequence[Main]) -> dict[int, list[tuple[int, Done]]]:
+    """Session -> its acts, see `_acts`."""
+    of = {main.session.pk: main for main in mains}
+    told = SessionAct.objects.filter(session__in=of).order_by("session_id", "source_id", "line", "pk")
+    names = ("session_id", "kind", "ref", "call", "at")
+    grouped = groupby(told.values_list(*names).iterator(2_000), key=itemgetter(0))
+    return {pk: _acts(of[pk], islice(acts, MOST_ACTS)) for pk, acts in grouped}
+
+
+def _acts(main: Main, told: Iterable[tuple[int, str, str, str, datetime | None]]) -> list[tuple[int, Done]]:
     """(main call from 1, act) in order. An act of a sub-agent belongs to the main call that went before it in time."""
-    number = {key: at for at, key in enumerate(keys, 1)}
-    latest = list(accumulate((time or _EVER for time in times), max))  # never falling: times may step back
+    number = {key: at for at, key in enumerate(main.keys, 1)}
+    latest: list[datetime] | None = None  # never falling: times may step back
     found: dict[tuple[str, str], int] = {}
-    for kind, ref, call, at in acts:
+    for _, kind, ref, call, at in told:
         if call in number:
             place = number[call]
         elif at is not None:
+            if latest is None:
+                latest = list(accumulate((time or _EVER for time in main.times), max))
             place = max(bisect_right(latest, at), 1)
         else:
-            place = len(keys)
-        shown = _inside(ref, session.cwd) if kind == "file" else ref
+            place = len(main.keys)
+        shown = _inside(ref, main.session.cwd) if kind == "file" else ref
         found[kind, shown] = min(place, found.get((kind, shown), place))
     placed = [(place, Done(kind, ref)) for (kind, ref), place in found.items()]
-    return sorted(placed, key=lambda one: one[0])  # stable: in the files' order within a call
+    return sorted(placed, key=itemgetter(0))  # stable: in the files' order within a call
 
 
 def _inside(ref: str, cwd: str) -> str:

@@ -7,7 +7,7 @@ calls after it". A row that was used is kept (`PriceRow`), so that an upgrade of
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cache
@@ -17,7 +17,7 @@ from django.conf import settings
 
 from relays.core import pricefile, pricing
 from relays.core.pricefile import SITE, SiteRow
-from relays.core.pricing import Rate, Rates
+from relays.core.pricing import PerCall, Rate, Rates
 from relays.core.usage import Buckets
 from relays.models import PriceRow
 
@@ -42,6 +42,7 @@ class Price:
     since: datetime | None
     rates: Rates
     digest: str
+    units: PerCall = field(compare=False, repr=False)  # of one call, in 1e-10 dollars; None = unpriced
 
     def row(self) -> PriceRow:
         """An unsaved `PriceRow`."""
@@ -59,7 +60,8 @@ def _price(model: str, provider: str, source: str, since: datetime | None, rates
     model, provider = model[:200], provider[:60]
     named = [model, provider, source, since.isoformat() if since else None, pricing.as_json(rates)]
     text = json.dumps(named, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return Price(model, provider, source, since, rates, hashlib.sha256(text.encode("ascii")).hexdigest())
+    digest = hashlib.sha256(text.encode("ascii")).hexdigest()
+    return Price(model, provider, source, since, rates, digest, pricing.per_call(rates))
 
 
 class PriceBook:
@@ -73,6 +75,7 @@ class PriceBook:
         self._own: dict[int, Price] = {}  # by id: the rows live as long as this does
         self._mine: dict[tuple[str, str], tuple[bool, tuple[SiteRow, ...]]] = {}
         self._library: dict[tuple[str, str], LibraryModel | None] = {}
+        self._always: dict[tuple[str, str], tuple[bool, Price | None]] = {}
 
     def find(self, model: str, agent: str, at: datetime | None) -> Price | None:
         """The price of a model at a time (aware); None = nobody names one.
@@ -108,6 +111,27 @@ class PriceBook:
         rates = [rate for rate in found.rates.used().values() if rate is not None]
         return all(side <= start for rate in rates for start, _ in rate.tiers)
 
+    def holding(self, model: str, agent: str, at: str) -> Price | None:
+        """What `find` gives for the time of a row ("YYYY-MM-DD HH:MM:SS…" in UTC, "" = none); quick where one price
+
+        holds at all times.
+        """
+        always = self._always.get((model, agent))
+        if always is None:
+            one = not self._changes(model, agent)
+            always = self._always[model, agent] = (one, self.find(model, agent, None) if one else None)
+        if always[0]:
+            return always[1]
+        return self.find(model, agent, datetime.fromisoformat(at).replace(tzinfo=UTC) if at else None)
+
+    def _changes(self, model: str, agent: str) -> bool:
+        """Whether the price may depend on the time."""
+        if pricefile.about(self._site, model):
+            return True
+        self.find(model, agent, None)
+        found = self._library.get((model, agent))
+        return found is not None and found.changes
+
     def _of_site(self, row: SiteRow) -> Price:
         if id(row) not in self._own:
             self._own[id(row)] = _price(row.model, row.provider, SITE, row.since, row.rates)
@@ -131,12 +155,12 @@ class PriceBook:
         used: dict[str, Price] = {}
         for model, agent, at, buckets in asked:
             found = self.find(model, agent, at)
-            amount = pricing.cost(found.rates, buckets) if found is not None else None
-            if found is None or amount is None:
+            units = found.units(*buckets.as_mapping().values()) if found is not None else None
+            if found is None or units is None:
                 costs.append(None)
             else:
                 used[found.digest] = found
-                costs.append((pricing.kept(amount), found))
+                costs.append((pricing.dollars(units), found))
         rows = saved(used.values())
         return [(one[0], rows[one[1].digest].pk) if one is not None else None for one in costs]
 
@@ -185,7 +209,7 @@ class LibraryModel:
         self._known: dict[int, Price | None] = {}  # by id: the model keeps its rows
         self._since: dict[int, datetime | None] = {}
         prices = model.prices
-        self._changes = isinstance(prices, list) and len(prices) > 1
+        self.changes = isinstance(prices, list) and len(prices) > 1
         if isinstance(prices, list):
             for one in prices:
                 day = getattr(one.constraint, "start_date", None)
@@ -195,7 +219,7 @@ class LibraryModel:
     def at(self, at: datetime | None) -> Price | None:
         """The price that the library names for that time, without variants of service; None: it names none."""
         if at is None:
-            if self._changes:
+            if self.changes:
                 return None
             at = datetime.now(UTC)  # one price: every time gives it
         prices = self._model.get_prices(at)
@@ -223,6 +247,13 @@ def _rates(prices: "ModelPrice") -> Rates:
             # tiers of the library hold above their start, too
             found[name] = pricing.make_rate(name, getattr(value, "base", value), tiers)
     return Rates(**found)
+
+
+def ready() -> None:
+    """Load the library now: who is going to price can do it while it waits for something else."""
+    import genai_prices.data_snapshot
+
+    genai_prices.data_snapshot.get_snapshot()
 
 
 def _look_up(model: str, agent: str) -> LibraryModel | None:

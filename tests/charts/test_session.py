@@ -48,6 +48,13 @@ def drawn(data: Graph) -> dict[str, dict[str, Any]]:
     return {trace["name"]: trace for trace in figure["data"]} | {"layout": figure["layout"]}
 
 
+def test_what_the_page_gets_is_the_figure_that_the_library_checked() -> None:
+    for data in (graph(LINE, MEASURED), graph([]), graph(LINE, window=None, simulated=(), rotate_at=())):
+        checked = json.loads(chart.figure(data).to_json())
+        assert checked["layout"].pop("template", {}) is not None
+        assert json.loads(json.dumps(chart.drawn(data))) == checked
+
+
 def test_copied_calls_are_a_lighter_line_that_joins_the_own_one() -> None:
     traces = drawn(graph(LINE))
     assert traces["copied"]["x"] == [1, 2] and traces["copied"]["opacity"] < 1

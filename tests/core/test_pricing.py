@@ -155,3 +155,25 @@ def test_an_agents_own_provider_comes_before_whoever_has_the_model() -> None:
 @pytest.mark.parametrize("model", ["", "  ", "<synthetic>", "<SYNTHETIC>"])
 def test_what_is_no_model_call_is_never_priced(model: str) -> None:
     assert pricing.candidates(model, "claude-code") == ()
+
+
+_PRICES = st.decimals(0, 1_000_000, allow_nan=False, allow_infinity=False).filter(
+    lambda price: -30 <= int(price.as_tuple().exponent)
+) | st.sampled_from([D("0.3"), D("3.75"), D("0.00025"), D("0.000005"), D("1E+2"), D(0), D("1.00000000000000005")])
+_RATE = st.none() | st.builds(
+    lambda base, tiers: Rate(base, tuple(sorted(tiers.items()))),
+    _PRICES,
+    st.dictionaries(st.integers(1, 1_000), _PRICES, max_size=2),
+)
+_TOKENS = st.integers(0, 2_000) | st.integers(0, 10**12)
+
+
+@given(st.builds(Rates, _RATE, _RATE, _RATE, _RATE, _RATE), st.builds(Buckets, *[_TOKENS] * 5))
+def test_whole_units_are_the_decimal_cost_to_the_last_digit(rates: Rates, buckets: Buckets) -> None:
+    exact = pricing.cost(rates, buckets)
+    units = pricing.per_call(rates)(*buckets.as_mapping().values())
+    if exact is None:
+        assert units is None
+    else:
+        assert units is not None
+        assert str(pricing.dollars(units)) == str(pricing.kept(exact))
