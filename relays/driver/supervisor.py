@@ -8,7 +8,7 @@ import logging
 import signal
 import time
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import FrameType
 
 from django.db import transaction
@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 TICK = 0.2  # seconds between two looks at the clock and at people's requests while the agent is silent
 LOOK = 1.0  # seconds that lines which wait may take before the clock, the exit and people are looked at again
+BREATH = 0.01  # seconds of silence after which what was said is written
+UNWRITTEN = timedelta(seconds=0.3)  # that the first of it may wait for that
 WAITING = 4 * 1024 * 1024  # bytes of lines that may wait to be looked at
 EARLY = 1000  # malformed declarations before the first event that are kept
 FIRST_EVENT = 60.0  # seconds that an agent has for its first event
@@ -198,11 +200,24 @@ class Supervisor(Supervised):
             while self.queue and time.monotonic() - looked < LOOK:  # a flood of lines keeps nobody else waiting
                 if ended := self._line(self.queue.popleft()):
                     return ended
+            if self._more_comes():
+                continue
             self.ingest.flush(timezone.now())
             if ended := self._tick():
                 return ended
             if sum(map(len, self.queue)) < WAITING:  # else it waits with its next words, and so cannot end unseen
                 self.queue.extend(self.line.read(0 if self.queue else TICK))
+
+    def _more_comes(self) -> bool:
+        """Whether the agent goes on at once: words that come together are written together.
+
+        A tool's end, its usage and the boundary are said in one breath. A write that began with the first of them would
+        keep the agent waiting at the last.
+        """
+        if self.queue or not self.ingest.waiting:
+            return False
+        self.queue.extend(self.line.read(BREATH))
+        return bool(self.queue) and timezone.now() - self.ingest.waiting[0][1] < UNWRITTEN
 
     def _line(self, line: bytes) -> str:
         """One line of the agent; not "" when the leg ended by it."""
