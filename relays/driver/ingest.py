@@ -12,7 +12,7 @@ from relays.core.events import UNREAD
 from relays.core.events import Event as CoreEvent
 from relays.core.legview import CallView, LegView
 from relays.core.pointers import PointerError, parse_pointer
-from relays.driver import budgets, effects, findings, questions
+from relays.driver import budgets, effects, findings, questions, tools
 from relays.driver.changes import INBOX, RELAYS, bump, topic
 from relays.driver.claim import Claim
 from relays.driver.heard import Heard
@@ -20,6 +20,7 @@ from relays.models import Assumption, Call, Event, Fact, LedgerRow, Leg, PageFau
 
 FACT_KINDS = {"fact", "decision", "open_question", "dead_end"}
 #: what must not lean on a weak assumption
+TOOLS = {"tool_asked", "tool_started"}
 EFFECTS = {*FACT_KINDS, "ledger", "promotion"}
 REFS_PER_ROW = 64
 
@@ -132,6 +133,8 @@ class Ingest:
                     "at": at,
                 },
             )
+        elif event.kind in TOOLS and not tools.admitted(self.leg, budgets.policy_of(self.relay), payload, at):
+            bump(INBOX)
         elif event.kind == "promotion":
             Promotion.objects.get_or_create(
                 leg=self.leg,

@@ -7,9 +7,11 @@ requests of people. Whoever kills it at any moment finds everything that it deci
 import logging
 import signal
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import FrameType
+from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
@@ -22,7 +24,7 @@ from relays.core.backoff import Trouble
 from relays.core.boundary import BoundaryDecision, Step
 from relays.core.events import UNREAD, parse_line
 from relays.core.vocabulary import Cause, Hold, Mode
-from relays.driver import asked, attached, commands, launching, starts, unheard
+from relays.driver import asked, attached, commands, launching, starts, tools, unheard
 from relays.driver.claim import LostClaim
 from relays.driver.places import leg_folder
 from relays.driver.prepare import NotNow, Prepare, Ready
@@ -226,6 +228,8 @@ class Supervisor(Supervised):
             self.ingest.heard.unreadable(parsed.problem or "")
             if parsed.kind == "boundary":
                 return self._malformed_boundary()
+            if parsed.kind == "tool_asked":
+                self.line.answer_tool(line, f"{tools.DENY} the question cannot be read: {parsed.problem}")
         said = parsed.event or parsed.declares
         if said is None:
             return ""
@@ -234,6 +238,8 @@ class Supervisor(Supervised):
         if not self.ingest.take(event, now):
             if event.kind == "boundary" and self.ingest.refused:
                 return self._malformed_boundary()  # its number was used before, or lies too far ahead
+            if event.kind == "tool_asked":
+                self._tool_asked(line, event.payload, now)
             return self._asked_again(event.seq, now) if event.kind == "boundary" and self.line.outlives else ""
         self.last_event = time.monotonic()
         self.after_boundary += 1
@@ -247,6 +253,8 @@ class Supervisor(Supervised):
                 self.ingest.flush(now)
                 return self._end(Cause.OVERRUN)
             self.asked = False
+        if event.kind == "tool_asked":
+            self._tool_asked(line, event.payload, now)
         if event.kind == "boundary":
             self.asked = True
             self.after_boundary = 0
@@ -254,6 +262,12 @@ class Supervisor(Supervised):
             self.ingest.flush(now)
             return self._boundary(event.seq, now)
         return ""
+
+    def _tool_asked(self, line: bytes, payload: Mapping[str, Any], now: datetime) -> None:
+        """ "denied by the adapter's hook where it has one": the agent waits here. Shadow and advise never hold."""
+        self.ingest.flush(now)
+        holds = self.relay.mode == Mode.ENFORCE
+        self.line.answer_tool(line, tools.answer(self.leg, self.policy, payload) if holds else tools.ALLOW)
 
     def _boundary(self, seq: int, now: datetime) -> str:
         self._poll(force=True)
