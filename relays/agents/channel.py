@@ -26,6 +26,7 @@ _SOCKET_PATH_MAX = 99  # bytes; the kernels' own limits are 104 and 108
 _CHUNK = 65536
 _ANSWERS_CAP = 65536  # bytes that an agent which does not read may leave waiting
 _PEERS_MAX = 32
+_TOOL_ASKS_MAX = 256  # that wait for their answer
 
 
 class ChannelError(Exception):
@@ -109,6 +110,7 @@ class Channel:
         self._attached = False
         self._speaker: _Peer | None = None
         self._asked: _Peer | None = None
+        self._tool_asks: dict[bytes, _Peer] = {}  # the line that asked -> who waits for its answer
         self._is_open = True
         self._oversized = 0
         if process is not None:
@@ -212,9 +214,15 @@ class Channel:
         Never waits: what does not fit now is sent later by `flush`, `read_ready` or `wait`. False when nobody is
         there to hear it, or it has left 64 KiB of answers unread.
         """
+        return self._tell(self._asked or self._speaker, line)
+
+    def answer_tool(self, asked: bytes, line: str) -> bool:
+        """Answer the line that asked whether a tool may run, to whoever said it; as `answer` promises."""
+        return self._tell(self._tool_asks.pop(asked, None), line)
+
+    def _tell(self, peer: _Peer | None, line: str) -> bool:
         if "\n" in line or "\r" in line:
             raise ValueError("an answer is one line")
-        peer = self._asked or self._speaker
         if peer is None or peer.deaf or peer not in self._peers:
             return False
         data = line.encode() + b"\n"
@@ -277,8 +285,11 @@ class Channel:
         for line in lines:
             self._stream.write(line + b"\n")
             self._speaker = peer
-            if _is_boundary(line):
+            kind = _asks(line)
+            if kind == "boundary":
                 self._asked = peer
+            elif kind and len(self._tool_asks) < _TOOL_ASKS_MAX:
+                self._tool_asks[line] = peer
         if not data:
             peer.at_end = True
             self._let_go(peer)
@@ -304,7 +315,9 @@ class Channel:
 
     def _let_go(self, peer: _Peer) -> None:
         """Drop a connection that has ended, unless it closed only its sending side and still waits for its answer."""
-        if peer.sock is None or (not peer.deaf and (peer.waiting or self._asked is peer)):
+        if peer.sock is None or (
+            not peer.deaf and (peer.waiting or self._asked is peer or peer in self._tool_asks.values())
+        ):
             return
         self._oversized += peer.lines.oversized
         peer.sock.close()
@@ -318,15 +331,17 @@ def _readable(fds: list[int]) -> list[int]:
     return [fd for fd, _ in poll.poll(0)]
 
 
-def _is_boundary(line: bytes) -> bool:
-    """Only where to answer hangs on this; whether the line is a proper event is judged elsewhere."""
-    if len(line) > LINE_CAP or (b"boundary" not in line and b"\\u" not in line):
-        return False
+def _asks(line: bytes) -> str:
+    """The kind of a line that waits for an answer, else "". Only where to answer hangs on this; whether the line is a
+    proper event is judged elsewhere."""
+    if len(line) > LINE_CAP or not any(word in line for word in (b"boundary", b"tool_asked", b"\\u")):
+        return ""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
-        return False
-    return isinstance(event, dict) and event.get("kind") == "boundary"
+        return ""
+    kind = event.get("kind") if isinstance(event, dict) else None
+    return kind if kind in ("boundary", "tool_asked") else ""
 
 
 class _Stream:

@@ -5,7 +5,8 @@ support an effectful step."
 """
 
 import math
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -94,3 +95,13 @@ def effect(cited: Iterable[str], assessed: Mapping[str, Assessment]) -> EffectVe
         elif found.action is not Action.USE:
             blocking.append((key, found.action, found.reason))
     return EffectVerdict(not blocking, tuple(blocking), Ask.LOW_CONFIDENCE_ASSUMPTION if blocking else None)
+
+
+def listed(name: str, tools: Sequence[str]) -> bool:
+    """Whether a tool is on a policy's list: by its name as its program says it, or by one with `*` for any letters."""
+    return any(re.fullmatch(".*".join(map(re.escape, one.split("*"))), name, re.DOTALL) for one in tools)
+
+
+def tool(name: str, tools: Sequence[str], assessed: Mapping[str, Assessment]) -> EffectVerdict:
+    """May this tool run? One on the policy's list is an effectful step; a call cites nothing, so it leans on all."""
+    return effect(assessed if listed(name, tools) else (), assessed)

@@ -61,6 +61,13 @@ class ToolStarted(Payload):
     name: Short
 
 
+class ToolAsked(Payload):
+    """Ours: may this tool run? Whoever asks waits for one line: `allow`, or `deny` and why."""
+
+    id: Short
+    name: Short
+
+
 class ToolEnded(Payload):
     """The result's size in tokens, or in bytes where the agent does not know its tokens."""
 
@@ -187,6 +194,7 @@ class Ledger(Payload):
 
 SCHEMAS: Final[Mapping[str, type[Payload]]] = {
     "turn_started": TurnStarted,
+    "tool_asked": ToolAsked,
     "tool_started": ToolStarted,
     "tool_ended": ToolEnded,
     "usage": Usage,

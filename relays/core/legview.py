@@ -149,6 +149,8 @@ class LegView:
                 self.trouble = payload["cause"]
                 self.tries += 1
                 self.retry_in_ms = payload.get("retry_in_ms")
+            case "tool_asked":
+                self._answered()
             case "tool_started":
                 self._answered()
                 self._tool_started(payload["id"], payload["name"])

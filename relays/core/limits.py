@@ -151,6 +151,23 @@ def _command(value: object) -> str:
     return value.strip()
 
 
+_TOOLS_MOST = 64
+
+
+def _tools(value: object) -> tuple[str, ...]:
+    """Names or globs, as a list or as one text with commas."""
+    named = value.split(",") if isinstance(value, str) else value
+    if not isinstance(named, list | tuple) or len(named) > _TOOLS_MOST:
+        raise ValueError(f"must be a list of at most {_TOOLS_MOST} names of tools")
+    found: list[str] = []
+    for one in named:
+        name = one.strip() if isinstance(one, str) else ""
+        if not 0 < len(name) <= 200 or not name.isprintable() or set(name) & set(" []"):
+            raise ValueError("must be names of tools, such as Bash, with * for any letters and no blank in them")
+        found.append(name)
+    return tuple(dict.fromkeys(found))
+
+
 def _unset(value: object) -> object:
     return None if isinstance(value, str) and value.strip().lower() in {"none", "unset"} else value
 
@@ -168,4 +185,5 @@ PositiveMoney = Annotated[Decimal, BeforeValidator(_positive_money), _as_money]
 Truth = Annotated[bool, BeforeValidator(_truth)]
 Folder = Annotated[str, BeforeValidator(_folder)]
 Command = Annotated[str, BeforeValidator(_command)]
+Tools = Annotated[tuple[str, ...], BeforeValidator(_tools)]
 Unset = BeforeValidator(_unset)  # the word `none` means: no limit

@@ -26,6 +26,7 @@ from relays.core.limits import (
     Money,
     Positive,
     PositiveMoney,
+    Tools,
     Truth,
     Unset,
     Wait,
@@ -158,6 +159,7 @@ class Policy(_Table):
     resume: Literal["on_approve", "by_operator"] = "on_approve"
     gate_expiry: Annotated[Duration | None, Unset] = None
     mode: Mode = Mode.ENFORCE
+    effectful_tools: Tools = ()  # a leg runs them only while none of its assumptions is weak
     baton: Annotated[Bounds, BeforeValidator(_bounds)] = Bounds()
     baseline: Figures = {}
     retention: Duration = timedelta(days=30)

@@ -86,6 +86,11 @@ class Attached:
         if line == Step.STOP:
             self.told_stop = True
 
+    def answer_tool(self, asked: bytes, line: str) -> None:
+        """To whoever asked by that line whether a tool may run."""
+        if self.channel is not None:
+            self.channel.answer_tool(asked, line)
+
     def keep_up(self) -> None:
         """Now and then: an agent's own log stays small."""
         if isinstance(self.agent, OutlivingAgent):

@@ -12,7 +12,7 @@ from relays.driver import would
 from relays.driver.changes import RELAYS, bump, topic
 from relays.driver.claim import Claim
 from relays.driver.measure import Measure, Measured, keep_verdicts
-from relays.models import Boundary, Leg, LegState, Relay
+from relays.models import Boundary, Leg, LegState, Relay, statements
 
 LINES_KEPT = 50
 
@@ -101,11 +101,11 @@ class Boundaries:
                     "would": advised,
                 },
             }
-            if seq > last:
-                row = Boundary.objects.create(leg=self.leg, seq=seq, **kept)
-            else:  # one that was asked before keeps its first record
+            # one that was asked before keeps its first record
+            if end is None:
+                statements.insert([Boundary(leg_id=self.leg.pk, seq=seq, **kept)])
+            else:
                 row, _ = Boundary.objects.get_or_create(leg=self.leg, seq=seq, defaults=kept)
-            if end is not None:
                 would.keep(self.leg, row, end, now)
             if view.final and decision.step is Step.WIND_DOWN and not self.leg.told_hold:
                 told = decision.hold or ""

@@ -34,7 +34,7 @@ def admitted(leg: Leg, kind: str, payload: Mapping[str, Any], now: datetime) -> 
     what = one_line(str(payload.get("label") or payload.get("note") or payload.get("slug") or ""), 120)
     for key, action, reason in verdict.blocking:
         line = f"{kind.replace('_', ' ')} {what!r} leans on {one_line(key, 120)!r}: {action}, {reason}"
-        _ask(leg, Ask.LOW_CONFIDENCE_ASSUMPTION, line, NEXT_LEG, now)
+        ask(leg, Ask.LOW_CONFIDENCE_ASSUMPTION, line, NEXT_LEG, now)
     return verdict.admit
 
 
@@ -68,7 +68,7 @@ def keep_promotions(leg: Leg, judged: Mapping[int, Outcome], now: datetime) -> N
     for row in Promotion.objects.filter(pk__in=judged).order_by("seq"):
         Promotion.objects.filter(pk=row.pk).update(outcome=judged[row.pk])
         if judged[row.pk] is Outcome.AMBIGUOUS:
-            _ask(leg, Ask.AMBIGUOUS_MEMORY_PROMOTION, f"memory:{row.slug}", REMEMBERING, now)
+            ask(leg, Ask.AMBIGUOUS_MEMORY_PROMOTION, f"memory:{row.slug}", REMEMBERING, now)
 
 
 def decide_promotions(gate: GateEpisode, *, consents: bool) -> None:
@@ -78,7 +78,8 @@ def decide_promotions(gate: GateEpisode, *, consents: bool) -> None:
     asked.update(outcome=Outcome.PROMOTED if consents else Outcome.REFUSED)
 
 
-def _ask(leg: Leg, token: Ask, line: str, blocks: str, now: datetime) -> None:
+def ask(leg: Leg, token: Ask, line: str, blocks: str, now: datetime) -> int:
+    """Open the relay's episode of that kind, or add to the open one; its number. In the caller's transaction."""
     standing = GateEpisode.objects.filter(relay=leg.relay_id, token=token, state__in=OPEN_GATES).first()
     item = questions.joins(standing.items if standing else [], line)
-    gates.open_episode(leg.relay_id, token, leg=leg, items=[item], now=now, blocks=blocks)
+    return gates.open_episode(leg.relay_id, token, leg=leg, items=[item], now=now, blocks=blocks).pk

@@ -6,24 +6,23 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
 
 from relays.core import assumptions, promotion, residency, usage
 from relays.core.events import UNREAD
 from relays.core.events import Event as CoreEvent
 from relays.core.legview import CallView, LegView
 from relays.core.pointers import PointerError, parse_pointer
-from relays.driver import budgets, effects, findings, questions
+from relays.driver import budgets, effects, findings, questions, tools
 from relays.driver.changes import INBOX, RELAYS, bump, topic
 from relays.driver.claim import Claim
 from relays.driver.heard import Heard
-from relays.models import Assumption, Call, Event, Fact, LedgerRow, Leg, PageFault, Promotion, Relay
+from relays.models import Assumption, Call, Event, Fact, LedgerRow, Leg, PageFault, Promotion, Relay, statements
 
 FACT_KINDS = {"fact", "decision", "open_question", "dead_end"}
 #: what must not lean on a weak assumption
+TOOLS = {"tool_asked", "tool_started"}
 EFFECTS = {*FACT_KINDS, "ledger", "promotion"}
 REFS_PER_ROW = 64
-CALL_COLUMNS = [field.name for field in Call._meta.concrete_fields if field.name not in ("id", "key")]
 
 
 class Ingest:
@@ -73,12 +72,11 @@ class Ingest:
             self.claim.hold(now)
             if said is not None:
                 findings.put(self.relay.pk, self.heard.prefix, said)
-            Event.objects.bulk_create(
-                (
-                    Event(leg=self.leg, seq=e.seq, kind=e.kind[:40], known=e.known, payload=e.payload, at=at)
+            statements.insert(
+                [
+                    Event(leg_id=self.leg.pk, seq=e.seq, kind=e.kind[:40], known=e.known, payload=e.payload, at=at)
                     for e, at in batch
-                ),
-                ignore_conflicts=True,
+                ]
             )
             for event, at in batch:
                 self._project(event, at)
@@ -135,6 +133,8 @@ class Ingest:
                     "at": at,
                 },
             )
+        elif event.kind in TOOLS and not tools.admitted(self.leg, budgets.policy_of(self.relay), payload, at):
+            bump(INBOX)
         elif event.kind == "promotion":
             Promotion.objects.get_or_create(
                 leg=self.leg,
@@ -195,7 +195,7 @@ class Ingest:
             tokens = _tokens(call)
             rows.append(
                 Call(
-                    leg=self.leg,
+                    leg_id=self.leg.pk,
                     key=f"{self.leg.trace}:{key}",
                     turn=call.turn,
                     model=call.model[:120],
@@ -219,19 +219,18 @@ class Ingest:
         turns = self.view.turns - self.flushed_turns
         self.flushed_turns = self.view.turns
         if rows:
-            # one statement, whatever their number
-            Call.objects.bulk_create(rows, update_conflicts=True, unique_fields=["key"], update_fields=CALL_COLUMNS)
+            statements.insert(rows, else_update="key")
         debits: dict[str, Any] = {
             "turns_used": turns,
             "output_used": added["output_tokens"],
             "spend_used": spend,
             "unpriced_calls": unpriced,
         }
-        Relay.objects.filter(pk=self.relay.pk).update(
-            last_data_at=now, **{name: F(name) + value for name, value in debits.items() if value}
+        statements.change(
+            Relay, self.relay.pk, {"last_data_at": now}, {name: value for name, value in debits.items() if value}
         )
         sums: dict[str, Any] = {"calls": calls, "spend": spend, "unpriced_calls": unpriced, **added}
-        return {name: F(name) + value for name, value in sums.items() if value}
+        return {name: value for name, value in sums.items() if value}
 
     def _roll_up(self, now: datetime, sums: dict[str, Any]) -> None:
         view = self.view
@@ -251,7 +250,7 @@ class Ingest:
         }
         # nobody else writes these: what is as it was last written costs nothing
         changed = {name: value for name, value in rolled.items() if self.rolled.get(name, ...) != value}
-        Leg.objects.filter(pk=self.leg.pk).update(last_event_at=now, **changed, **sums)
+        statements.change(Leg, self.leg.pk, {"last_event_at": now, **changed}, sums)
         self.rolled = rolled
 
 

@@ -31,6 +31,7 @@ from relays.driver.ingest import Ingest
 from relays.driver.measure import Measure
 from relays.driver.window import Window
 from relays.models import Boundary, Leg, LegState, Relay, RelayStatus
+from relays.models.statements import Followed
 
 POLL = 0.4  # seconds between two looks at the database
 BEAT = 2.0  # seconds between two heartbeats
@@ -52,6 +53,7 @@ class Supervised:
         self.host = host
         self.relay: Relay = leg.relay
         self.relay.refresh_from_db()
+        self.followed = Followed(self.relay)
         self.leg, self.claim = leg, claim
         self.policy = budgets.policy_of(self.relay)
         self.view = LegView()
@@ -87,7 +89,7 @@ class Supervised:
         if not force and time.monotonic() - self.polled < POLL:
             return
         self.polled = time.monotonic()
-        self.relay.refresh_from_db()
+        self.followed.refresh()
         fresh = budgets.policy_of(self.relay)
         if fresh != self.policy:
             # "A running relay's policy changes only by a recorded decision, from the next boundary on"

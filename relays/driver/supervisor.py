@@ -7,9 +7,11 @@ requests of people. Whoever kills it at any moment finds everything that it deci
 import logging
 import signal
 import time
+from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import FrameType
+from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
@@ -22,7 +24,7 @@ from relays.core.backoff import Trouble
 from relays.core.boundary import BoundaryDecision, Step
 from relays.core.events import UNREAD, parse_line
 from relays.core.vocabulary import Cause, Hold, Mode
-from relays.driver import asked, attached, commands, launching, starts, unheard
+from relays.driver import asked, attached, commands, launching, starts, tools, unheard
 from relays.driver.claim import LostClaim
 from relays.driver.places import leg_folder
 from relays.driver.prepare import NotNow, Prepare, Ready
@@ -33,6 +35,8 @@ log = logging.getLogger(__name__)
 
 TICK = 0.2  # seconds between two looks at the clock and at people's requests while the agent is silent
 LOOK = 1.0  # seconds that lines which wait may take before the clock, the exit and people are looked at again
+BREATH = 0.01  # seconds of silence after which what was said is written
+UNWRITTEN = timedelta(seconds=0.3)  # that the first of it may wait for that
 WAITING = 4 * 1024 * 1024  # bytes of lines that may wait to be looked at
 EARLY = 1000  # malformed declarations before the first event that are kept
 FIRST_EVENT = 60.0  # seconds that an agent has for its first event
@@ -198,11 +202,24 @@ class Supervisor(Supervised):
             while self.queue and time.monotonic() - looked < LOOK:  # a flood of lines keeps nobody else waiting
                 if ended := self._line(self.queue.popleft()):
                     return ended
+            if self._more_comes():
+                continue
             self.ingest.flush(timezone.now())
             if ended := self._tick():
                 return ended
             if sum(map(len, self.queue)) < WAITING:  # else it waits with its next words, and so cannot end unseen
                 self.queue.extend(self.line.read(0 if self.queue else TICK))
+
+    def _more_comes(self) -> bool:
+        """Whether the agent goes on at once: words that come together are written together.
+
+        A tool's end, its usage and the boundary are said in one breath. A write that began with the first of them would
+        keep the agent waiting at the last.
+        """
+        if self.queue or not self.ingest.waiting:
+            return False
+        self.queue.extend(self.line.read(BREATH))
+        return bool(self.queue) and timezone.now() - self.ingest.waiting[0][1] < UNWRITTEN
 
     def _line(self, line: bytes) -> str:
         """One line of the agent; not "" when the leg ended by it."""
@@ -211,6 +228,8 @@ class Supervisor(Supervised):
             self.ingest.heard.unreadable(parsed.problem or "")
             if parsed.kind == "boundary":
                 return self._malformed_boundary()
+            if parsed.kind == "tool_asked":
+                self.line.answer_tool(line, f"{tools.DENY} the question cannot be read: {parsed.problem}")
         said = parsed.event or parsed.declares
         if said is None:
             return ""
@@ -219,6 +238,8 @@ class Supervisor(Supervised):
         if not self.ingest.take(event, now):
             if event.kind == "boundary" and self.ingest.refused:
                 return self._malformed_boundary()  # its number was used before, or lies too far ahead
+            if event.kind == "tool_asked":
+                self._tool_asked(line, event.payload, now)
             return self._asked_again(event.seq, now) if event.kind == "boundary" and self.line.outlives else ""
         self.last_event = time.monotonic()
         self.after_boundary += 1
@@ -232,6 +253,8 @@ class Supervisor(Supervised):
                 self.ingest.flush(now)
                 return self._end(Cause.OVERRUN)
             self.asked = False
+        if event.kind == "tool_asked":
+            self._tool_asked(line, event.payload, now)
         if event.kind == "boundary":
             self.asked = True
             self.after_boundary = 0
@@ -239,6 +262,12 @@ class Supervisor(Supervised):
             self.ingest.flush(now)
             return self._boundary(event.seq, now)
         return ""
+
+    def _tool_asked(self, line: bytes, payload: Mapping[str, Any], now: datetime) -> None:
+        """ "denied by the adapter's hook where it has one": the agent waits here. Shadow and advise never hold."""
+        self.ingest.flush(now)
+        holds = self.relay.mode == Mode.ENFORCE
+        self.line.answer_tool(line, tools.answer(self.leg, self.policy, payload) if holds else tools.ALLOW)
 
     def _boundary(self, seq: int, now: datetime) -> str:
         self._poll(force=True)

@@ -8,15 +8,12 @@ objects in it are the repository's, its config is ours and holds of theirs only 
 
 import os
 import re
-import shutil
-import tempfile
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from relays.stores import loose
+from relays.stores import loose, scratch
 from relays.stores.base import StoreUnavailable
 from relays.stores.gitrun import plain, run, text
 from relays.stores.kept import Kept
@@ -139,10 +136,9 @@ class Instead:
     def _make(self, wanted: Mapping[str, str], config: str) -> None:
         self.remove()
         try:
-            self._place = tempfile.mkdtemp(prefix="relay-config-")
+            self._place, self.remove = scratch.make(self)
         except OSError as error:
             raise StoreUnavailable(f"no temporary folder can be made: {error.strerror}") from error
-        self.remove = weakref.finalize(self, shutil.rmtree, self._place, ignore_errors=True)
         try:
             Path(self._place, "config").write_text(config, encoding="ascii")
             for part, place in wanted.items():

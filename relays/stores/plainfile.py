@@ -6,10 +6,47 @@ bytes without end, a file can be larger than the memory: each is "cannot answer"
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from relays.stores.base import StoreUnavailable
+
+
+@contextmanager
+def opened(path: Path, what: str) -> Iterator[BinaryIO | None]:
+    """A regular file (links followed) to be read, None where there is none.
+
+    `what`: its name in the evidence. Raises StoreUnavailable for anything else than a file, and for one that cannot be
+    opened.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except (FileNotFoundError, NotADirectoryError):
+        yield None
+        return
+    except OSError as error:
+        raise StoreUnavailable(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
+    with os.fdopen(handle, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            raise StoreUnavailable(f"{what} is not a file", where=str(path), fix="remove what lies in its place")
+        yield stream
+
+
+def rest_of(stream: BinaryIO, start: int, limit: int, what: str, path: Path) -> bytes:
+    """The bytes of an open file from `start` on. `limit`: of the whole file, in bytes.
+
+    Raises StoreUnavailable for one that is larger, and one that cannot be read.
+    """
+    try:
+        stream.seek(start)
+        content = stream.read(max(limit - start, 0) + 1)
+    except OSError as error:
+        raise StoreUnavailable(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
+    if start + len(content) > limit:
+        raise StoreUnavailable(f"{what} is larger than {limit} bytes", where=str(path))
+    return content
 
 
 def read_plain(path: Path, limit: int, what: str) -> bytes | None:
@@ -18,23 +55,8 @@ def read_plain(path: Path, limit: int, what: str) -> bytes | None:
     `limit`: in bytes. `what`: its name in the evidence. Raises StoreUnavailable for anything else than a file, one that
     is larger, and one that cannot be read.
     """
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise StoreUnavailable(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
-    with os.fdopen(handle, "rb") as stream:
-        found = os.fstat(stream.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise StoreUnavailable(f"{what} is not a file", where=str(path), fix="remove what lies in its place")
-        try:
-            content = stream.read(limit + 1)
-        except OSError as error:
-            raise StoreUnavailable(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
-    if len(content) > limit:
-        raise StoreUnavailable(f"{what} is larger than {limit} bytes", where=str(path))
-    return content
+    with opened(path, what) as stream:
+        return None if stream is None else rest_of(stream, 0, limit, what, path)
 
 
 _NAME_BYTES: Final = 1 << 16  # of a file that holds one path

@@ -9,7 +9,6 @@ import re
 import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +19,7 @@ from relays.stores.checkout import add_worktree, checkout_for_command, remove_wo
 from relays.stores.git import GitStore
 from relays.stores.gitrun import TIMEOUT, Begun, GitResult, Sink, begin, is_sha, plain, run, text
 from relays.stores.plainfile import common_dir, no_traps, read_plain
+from relays.stores.reflog import Moves, Reflog, ReflogEntry
 
 __all__ = ["ReflogEntry", "WorkTree", "add_worktree", "checkout_for_command", "remove_worktree"]
 
@@ -34,26 +34,12 @@ _UNDER_WAY: Final = (
     ("BISECT_LOG", "bisect"),
     ("index.lock", "index.lock"),
 )
-#: words of the reflog that mean a new commit, when it was no fast-forward; and the steps of a rebase that make one
-_CREATES: Final = frozenset({"commit", "cherry-pick", "revert", "am", "merge", "pull"})
-_REBASE_CREATES: Final = frozenset({"pick", "reword", "edit", "squash", "fixup", "continue", "merge"})
-_STEP: Final = re.compile(r"\(([a-z]+)\)\Z")
 _ELSEWHERE: Final = re.compile(r"~|\$|file:", re.IGNORECASE)
 _STASHED_ON: Final = re.compile(r"(?:WIP on|On) .+?: ")
 _LEFT_DETACHED: Final = re.compile(r"checkout: moving from [0-9a-f]{40,64} to ")
 
 
-@dataclass(frozen=True, slots=True)
-class ReflogEntry:
-    """One move of HEAD. `old` is all zeros for the first."""
-
-    old: str
-    new: str
-    message: str
-
-
 FORESEEN: Final = 1.0  # seconds that a look which was begun before is taken for one of now
-REFLOG_BYTES: Final = 64 << 20  # some 350,000 moves of HEAD
 _NAME_BYTES: Final = 1 << 16  # of a file that holds one path
 
 
@@ -71,7 +57,7 @@ class WorkTree:
         self._link: tuple[int, ...] = ()
         self._config: tuple[tuple[object, ...], str] | None = None
         self._ours = ownconfig.Instead()
-        self._logs: dict[Path, tuple[tuple[int, ...], tuple[ReflogEntry, ...]]] = {}
+        self._logs: dict[Path, Reflog] = {}
         self._foreseen: Begun | None = None
         self._foreseen_index: tuple[tuple[int, ...], Begun] | None = None
         self._entries: tuple[tuple[int, ...], dirt.Entries] | None = None
@@ -208,7 +194,7 @@ class WorkTree:
         """
         head = self.head()
         try:
-            moves = self.reflog()
+            moves = self._moves().entries
         except StoreUnavailable:
             return head
         if not moves or moves[-1].new == head:
@@ -263,7 +249,7 @@ class WorkTree:
 
         One whose message names no branch may be anybody's: it counts, because nothing shows that it is not ours.
         """
-        entries = self._log(common_dir(self.git_dir) / "logs" / "refs" / "stash")
+        entries = self._log(common_dir(self.git_dir) / "logs" / "refs" / "stash").entries
         if not entries:
             return 0
         on = self.branch() or "(no branch)"
@@ -274,21 +260,15 @@ class WorkTree:
 
     def reflog(self) -> list[ReflogEntry]:
         """Every recorded move of this work tree's HEAD, oldest first; empty where none is kept."""
+        return list(self._moves().entries)
+
+    def _moves(self) -> Moves:
         return self._log(self.git_dir / "logs" / "HEAD")
 
-    def _log(self, path: Path) -> list[ReflogEntry]:
-        known = _identity(path)
-        if known and (kept := self._logs.get(path)) is not None and kept[0] == known:
-            return list(kept[1])
-        raw = read_plain(path, REFLOG_BYTES, "the reflog")
-        entries: list[ReflogEntry] = []
-        for line in (raw or b"").split(b"\n"):
-            head, _, message = text(line).partition("\t")
-            old, new = [*head.split(" ", 2), "", ""][:2]
-            if is_sha(old) and is_sha(new):
-                entries.append(ReflogEntry(old, new, plain(message)))
-        self._logs[path] = known, tuple(entries)
-        return entries
+    def _log(self, path: Path) -> Moves:
+        if path not in self._logs:
+            self._logs[path] = Reflog(path)
+        return self._logs[path].moves()
 
     def created_shas(self, from_line: int = 0) -> list[str]:
         """The commits that were made here (commit, amend, merge, cherry-pick, rebase, revert, am), oldest first.
@@ -296,24 +276,20 @@ class WorkTree:
         `from_line`: length of the reflog when the leg began. A reflog that was shortened since counts whole. Moves to
         commits that exist already (checkout, reset, fast-forward) create nothing.
         """
-        return list(dict.fromkeys(entry.new for entry in self._since(from_line) if _creates(entry)))
-
-    def _since(self, from_line: int) -> list[ReflogEntry]:
-        entries = self.reflog()
-        return entries[from_line:] if from_line <= len(entries) else entries
+        return list(dict.fromkeys(self._moves().made_since(from_line)))
 
     def off_branch(self, git: GitStore, tip: str, from_line: int = 0) -> list[str]:
         """Commits made here since `from_line` that the relay's branch lacks: HEAD, another branch or nobody has them.
 
         Only ends of such lines are named. A commit that was amended, rebased or reset away is not one: it was given up.
         """
-        entries = self._since(from_line)
-        made = {entry.new for entry in entries if _creates(entry)}
+        moves = self._moves()
+        made = set(moves.made_since(from_line))
         if made <= git.reached(tip, made):
             return []  # as nearly always, and it is known without a process
         heads = git.refs("refs/heads")
         ends = [self._head_among(heads), *heads.values()]
-        ends += [entry.old for entry in entries if _LEFT_DETACHED.match(entry.message)]
+        ends += [entry.old for entry in moves.since(from_line) if _LEFT_DETACHED.match(entry.message)]
         asked = [sha for sha in dict.fromkeys(ends) if sha in made]
         answers = git.resolve_commits(asked, tip)
         return [sha for sha in asked if answers[sha].verdict != "verified"]
@@ -373,14 +349,3 @@ def _identity(place: Path) -> tuple[int, ...]:
     if stat.S_ISDIR(found.st_mode):
         return found.st_dev, found.st_ino
     return found.st_dev, found.st_ino, found.st_mode, found.st_size, found.st_mtime_ns
-
-
-def _creates(entry: ReflogEntry) -> bool:
-    head, _, what = entry.message.partition(":")
-    if entry.old == entry.new or what.strip().lower() == "fast-forward":
-        return False
-    words = head.split(" ")
-    if "rebase" in words or "--rebase" in words:
-        step = _STEP.search(head)
-        return step is not None and step[1] in _REBASE_CREATES
-    return words[0] in _CREATES

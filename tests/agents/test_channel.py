@@ -276,3 +276,26 @@ def test_what_lies_in_the_streams_place_is_not_written_to(tmp_path, trap):
     with pytest.raises(ChannelError, match="remove what lies there"):
         Channel(place.parent)
     assert victim.read_text() == "kept"
+
+
+ASKED = b'{"kind":"tool_asked","seq":2,"id":"t1","name":"deploy"}'
+
+
+def test_whoever_asks_about_a_tool_hears_its_own_answer(channel):
+    """A program's hook asks over a connection of its own, while the program itself may wait at a boundary."""
+    agent, hook, other = connect(channel), connect(channel), connect(channel)
+    agent.sendall(BOUNDARY)
+    channel.wait(1)
+    hook.sendall(ASKED + b"\n")
+    hook.shutdown(socket.SHUT_WR)
+    assert channel.wait(1) == [ASKED]
+    other.sendall(ASKED.replace(b"t1", b"t2") + b"\n")
+    (second,) = channel.wait(1)
+    assert channel.answer_tool(second, "allow") and channel.answer("go")
+    channel.wait(0)
+    assert channel.answer_tool(ASKED, "deny it is weak")
+    assert (agent.recv(100), hook.recv(100), other.recv(100)) == (b"go\n", b"deny it is weak\n", b"allow\n")
+    assert not channel.answer_tool(ASKED, "allow"), "answered once"
+    assert not channel.answer_tool(b"never said", "allow")
+    for one in (agent, hook, other):
+        one.close()

@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     quick = options.quick
     logging.disable(logging.ERROR)
-    begun = time.time()
+    begun, load = time.time(), os.getloadavg()[0]
     found: list[Row] = []
     failed = False
     with house() as folder:
@@ -43,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     failed = True
         machine: dict[str, Any] = {
             "cpus": os.cpu_count(),
+            "load_before": load,
             "load": os.getloadavg()[0],
             "python": platform.python_version(),
             "git": git(folder, "--version").decode().strip().removeprefix("git version "),
@@ -53,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     place.write_text(as_json(found, machine))
     print(text(found))
     print(
-        f"\n{machine['cpus']} processors, load {machine['load']:.1f}, Python {machine['python']}, "
-        f"git {machine['git']}, {machine['seconds']:.0f} s; the same as JSON: {place}"
+        f"\n{machine['cpus']} processors, load {load:.1f} before and {machine['load']:.1f} after, "
+        f"Python {machine['python']}, git {machine['git']}, {machine['seconds']:.0f} s; the same as JSON: {place}"
     )
     return 1 if failed else 0
 

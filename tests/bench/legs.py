@@ -50,12 +50,13 @@ def rows(folder: Path, legs: int, boundaries: int) -> list[Row]:
         _per_leg("driver's time a leg, supervised in this process", here),
         _per_leg("driver's time a leg, in processes that the driver starts", there),
         Row("a supervisor's process, from the bell to its first agent", there[0].began - rung, "s"),
+        Row("boundary decision, 50 in 100, as the agent waits", median(waits), "ms"),
         Row(
             "boundary decision, 95 in 100, as the agent waits",
             percentile(waits, 0.95),
             "ms",
             goal=BOUNDARY_GOAL,
-            detail={"boundaries": len(waits), "median": median(waits), "longest": max(waits)},
+            detail={"boundaries": len(waits), "longest": max(waits)},
         ),
     ]
 

@@ -79,13 +79,14 @@ def test_one_command_measures_everything(tmp_path):
         "driver's time a leg",
         "a supervisor's process",
         "boundary decision",
+        "boundary decision",
         *["sessions"] * 6,
         "page of a session with 300 calls",
     ]
     assert all(row["ours"] > 0 for row in kept["rows"])
     peer = kept["rows"][-7]["peer"]  # none where the peer cannot be had
     cold = 1.5 if peer else None
-    goals = [1.3] * 4 + [None] * 2 + [0.5] * 2 + [None, 20.0] + [cold, cold, None, None, 0.05, 200.0, 1.3]
+    goals = [1.3] * 4 + [None] * 2 + [0.5] * 2 + [None, None, 20.0] + [cold, cold, None, None, 0.05, 200.0, 1.3]
     assert [row["goal"] for row in kept["rows"]] == goals
     for row in kept["rows"]:
         assert row["what"] in done.stdout

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relays.core.assumptions import Action, Source, assess, effect
+from relays.core.assumptions import Action, Source, assess, effect, listed, tool
 from relays.core.vocabulary import Ask
 
 
@@ -58,3 +58,30 @@ def test_more_confidence_never_makes_an_assumption_worse(source, a, b):
     low, high = sorted((a, b))
     if assess(source, low).action is Action.USE:
         assert assess(source, high).action is Action.USE
+
+
+LISTS = [
+    ("Bash", ["Bash"], True),
+    ("bash", ["Bash"], False),
+    ("Bash2", ["Bash"], False),
+    ("mcp__mail__send", ["mcp__*"], True),
+    ("a.b", ["a?b", "a+b", "[ab]"], False),
+    ("x\ny", ["x*"], True),
+    ("Bash", [], False),
+    ("anything", ["*"], True),
+]
+
+
+@pytest.mark.parametrize(("name", "tools", "listed_"), LISTS)
+def test_a_tool_is_listed_by_its_name_or_a_star(name, tools, listed_):
+    assert listed(name, tools) is listed_
+
+
+def test_a_listed_tool_leans_on_every_assumption_of_its_leg():
+    found = {"os": assess("witnessed"), "port": assess("inferred", 0.5), "host": assess("stale")}
+    verdict = tool("deploy", ["deploy"], found)
+    assert (verdict.admit, verdict.ask) == (False, Ask.LOW_CONFIDENCE_ASSUMPTION)
+    assert [key for key, *_ in verdict.blocking] == ["port", "host"]
+    assert tool("deploy", ["deploy"], {"os": found["os"]}).admit
+    assert tool("deploy", ["deploy"], {}).admit
+    assert tool("read", ["deploy"], found).admit

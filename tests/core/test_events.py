@@ -24,6 +24,7 @@ USAGE = {
 #: one whole event of each kind of interface.md, and ours
 WHOLE = {
     "turn_started": {},
+    "tool_asked": {"id": "t1", "name": "deploy"},
     "tool_started": {"id": "t1", "name": "edit"},
     "tool_ended": {"id": "t1", "ok": True, "result_tokens": 10},
     "usage": USAGE,

@@ -326,3 +326,31 @@ def test_a_watch_with_a_command_says_how_often_it_looks() -> None:
     with pytest.raises(PolicyError, match="every"):
         check_goal(limited, prose=False, watch=True, has_cmd=True)
     check_goal(with_sets(limited, ["every=10m"]), prose=False, watch=True, has_cmd=True)
+
+
+@pytest.mark.parametrize(
+    ("given_", "named"),
+    [
+        (["Bash", "mcp__*"], ("Bash", "mcp__*")),
+        ("Bash, mcp__*,Bash", ("Bash", "mcp__*")),
+        ([], ()),
+        (["a b"], None),
+        ("", None),
+        (["x\n"], ("x",)),
+        (["x\ny"], None),
+        ([1], None),
+        ({"a": 1}, None),
+        (["a"] * 65, None),
+        (["a" * 201], None),
+        (["[ab]"], None),
+    ],
+)
+def test_the_list_of_effectful_tools(given_: Any, named: tuple[str, ...] | None) -> None:
+    if named is None:
+        with pytest.raises(PolicyError) as refused:
+            build({}, None, {"effectful_tools": given_})
+        assert refused.value.key == "effectful_tools"
+        return
+    policy = build({}, None, {"effectful_tools": given_})
+    assert policy.effectful_tools == named
+    assert from_snapshot(to_snapshot(policy)) == policy

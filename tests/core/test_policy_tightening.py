@@ -94,6 +94,7 @@ def test_what_is_never_the_repositorys_to_say() -> None:
         "retention",
         "every",
         "host_patience",
+        "effectful_tools",
         *[key for key in KEYS if key.startswith("envelope.")],
         "baseline",
     } == set(NEVER)

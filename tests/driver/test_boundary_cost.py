@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from relays.driver import reload
 from relays.driver.attached import Attached
@@ -80,3 +81,25 @@ def test_a_look_that_fails_while_the_agent_works_ends_nothing(course, monkeypatc
     relay.step()
     assert failed == ["asked"]
     assert relay.legs[0].reason == "RELAY_ROTATED"
+
+
+def test_a_quiet_boundary_says_few_statements_and_commits_twice(course, monkeypatch) -> None:
+    """A statement costs an agent's wait, and a commit a wait for the disk: what was said, and what was decided."""
+    steps = [step for size in (1000, 1100, 1200, 1300) for step in (*turn(size), *boundary("Go on."))]
+    relay = course(done="file:none.txt", **player({"0": [*steps, *turn(130_000), *boundary("Go on.")]}))
+    take, said = Supervisor._boundary, []
+
+    def taken(self: Any, seq: int, now: Any) -> str:
+        said.append([])
+        return take(self, seq, now)
+
+    def heard(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        if said:
+            said[-1].append(sql.split()[0])
+        return execute(sql, params, many, context)
+
+    monkeypatch.setattr(Supervisor, "_boundary", taken)
+    with connection.execute_wrapper(heard):
+        relay.step()
+    for words in said[1:-1]:
+        assert len(words) <= 20 and words.count("BEGIN") <= 2, words

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from relays.stores import dirt, worktree
+from relays.stores import dirt, reflog
 from relays.stores.base import StoreUnavailable
 from relays.stores.git import GitStore, discover
 from relays.stores.plainfile import read_plain
@@ -69,7 +69,7 @@ class TestNoFiles:
             tree.created_shas()
 
     def test_a_reflog_without_end_is_no_answer(self, tree: WorkTree, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(worktree, "REFLOG_BYTES", 1000)
+        monkeypatch.setattr(reflog, "REFLOG_BYTES", 1000)
         with (tree.git_dir / "logs" / "HEAD").open("ab") as log:
             log.write(b"x" * 2000)
         with pytest.raises(StoreUnavailable, match="larger than 1000 bytes"):

@@ -8,7 +8,8 @@ A step is an event (an object with `kind`; its `seq` is counted here), or one of
 `{"do": "flood", "count"}` that many boundaries, none waited at · `{"do": "sleep", "seconds"}` ·
 `{"do": "await", "path"}` until there is such a file · `{"do": "exit", "code"}` ·
 `{"do": "loop", "steps"}` until it is told to stop.
-A `boundary` waits for its answer, and `stop` ends it.
+A `boundary` waits for its answer, and `stop` ends it. `tool_asked` waits for its own; the steps in its `then` are
+played where it is allowed.
 """
 
 import json
@@ -57,6 +58,8 @@ class Player:
 
     def event(self, step):
         self.seq += 1
+        step = dict(step)
+        allowed = step.pop("then", [])
         filled = {
             key: value.replace("$SEQ", str(self.seq)).replace("$LEG", os.environ["RELAY_LEG"])
             if isinstance(value, str)
@@ -66,6 +69,12 @@ class Player:
         self.raw(json.dumps({"seq": self.seq, **filled}))
         if step["kind"] == "boundary":
             self.ask()
+        elif step["kind"] == "tool_asked":
+            answer = self.answer()
+            sys.stderr.write(f"tool: {answer}\n")
+            sys.stderr.flush()
+            if answer == "allow":
+                self.play(allowed)
 
     def ask(self):
         answer = self.answer()
