@@ -72,6 +72,7 @@ class Supervised:
         self.waiting_for = Cause.CEILING
         self.after_boundary = 0  # events since the last boundary
         self.queue: deque[bytes] = deque()  # lines that were read and not looked at
+        self.gathering = 0.0  # since when words wait for those that follow them at once; 0.0: none do
         self.beaten = self.polled = self.listened = 0.0
         self.commands.beat = self._heartbeat
         self.commands.impatient = self._impatient

@@ -9,7 +9,7 @@ import signal
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import FrameType
 from typing import Any
 
@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 TICK = 0.2  # seconds between two looks at the clock and at people's requests while the agent is silent
 LOOK = 1.0  # seconds that lines which wait may take before the clock, the exit and people are looked at again
 BREATH = 0.01  # seconds of silence after which what was said is written
-UNWRITTEN = timedelta(seconds=0.3)  # that the first of it may wait for that
+UNWRITTEN = 0.3  # seconds that the first of it may wait for that
 WAITING = 4 * 1024 * 1024  # bytes of lines that may wait to be looked at
 EARLY = 1000  # malformed declarations before the first event that are kept
 FIRST_EVENT = 60.0  # seconds that an agent has for its first event
@@ -216,10 +216,14 @@ class Supervisor(Supervised):
         A tool's end, its usage and the boundary are said in one breath. A write that began with the first of them would
         keep the agent waiting at the last.
         """
-        if self.queue or not self.ingest.waiting:
-            return False
-        self.queue.extend(self.line.read(BREATH))
-        return bool(self.queue) and timezone.now() - self.ingest.waiting[0][1] < UNWRITTEN
+        now = time.monotonic()
+        if not self.queue and self.ingest.waiting and now - (self.gathering or now) < UNWRITTEN:
+            self.gathering = self.gathering or now
+            self.queue.extend(self.line.read(BREATH))
+            if self.queue:
+                return True
+        self.gathering = 0.0
+        return False
 
     def _line(self, line: bytes) -> str:
         """One line of the agent; not "" when the leg ended by it."""

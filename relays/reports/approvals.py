@@ -6,9 +6,11 @@ states.md, Gate episode: "`approved`: the Nth on the digest shown"; "new item (a
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django.db.models import Exists, OuterRef, Q
+
 from relays.core.baton import read
 from relays.core.vocabulary import Ask
-from relays.models import NEXT_LEG, Baton, Decision, GateEpisode, GateState
+from relays.models import NEXT_LEG, Baton, Decision, GateEpisode, GateState, Leg
 
 
 def standing(
@@ -46,9 +48,13 @@ def standing_refusal(relay_id: str) -> GateEpisode | None:
 
     "Refuse leaves it parked with stop / new objective / reopen": it stands until it is reopened, or where the refusal
     stated a new objective, or said with a next action what a goal in prose still lacks. One that kept another step
-    waiting keeps only that. At most three queries.
+    waiting keeps only that, and one that was closed while a leg ran, or before one ran, leaves nothing parked: the
+    relay went on. At most three queries.
     """
-    mine = GateEpisode.objects.filter(relay_id=relay_id, blocks=NEXT_LEG)
+    ran_on = Leg.objects.filter(
+        Q(ended_at__isnull=True) | Q(ended_at__gt=OuterRef("state_at")), relay=relay_id, started_at__isnull=False
+    )
+    mine = GateEpisode.objects.filter(relay_id=relay_id, blocks=NEXT_LEG).exclude(Exists(ran_on))
     reopened = mine.filter(reopened_from__isnull=False).values("reopened_from")
     closed = list(
         mine.filter(state__in=[GateState.REFUSED, GateState.EXPIRED])

@@ -1,6 +1,9 @@
 """Resume: a person's park goes on, a gate that is not decided or was refused does not."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from relays.actions import park, resume
 from relays.actions.base import NotFound, NotLegalNow, NotPermitted
@@ -17,7 +20,7 @@ from relays.models import (
 )
 from tests.actions.acts import People, approve, check_chain, everything, refuse
 from tests.report_builders import Story
-from tests.web_builders import make_leg, make_relay
+from tests.web_builders import make_gate, make_leg, make_relay
 
 pytestmark = pytest.mark.django_db
 
@@ -127,6 +130,30 @@ def test_a_refused_or_expired_gate_keeps_the_relay_parked(state: str, people: Pe
     gate = story.park(state=state)
     with pytest.raises(NotLegalNow, match=f"is {state}; reopen it with `relay refuse {gate.pk} --reopen`"):
         resume.resume(people.operator, story.relay.pk)
+
+
+@pytest.mark.parametrize("closed", ["refused while it runs", "refused before it runs", "expired while it runs"])
+def test_a_question_that_was_closed_while_the_relay_went_on_keeps_no_later_resume(people: People, closed: str) -> None:
+    """ "Refuse leaves it parked": one that was not parked goes on, and an operator resumes what is parked later."""
+    relay = make_relay(status=RelayStatus.RUNNING)
+    leg = make_leg(relay, 0)
+    gate = make_gate(relay, "LOW_CONFIDENCE_ASSUMPTION", leg=leg, items=["Which port?"])
+    now = timezone.now()
+    if closed == "expired while it runs":
+        GateEpisode.objects.filter(pk=gate.pk).update(state=GateState.EXPIRED, state_at=now)
+    else:
+        refuse(people.reviewer, gate)
+    later = now + timedelta(minutes=1)
+    if closed == "refused before it runs":
+        before = now - timedelta(hours=1)
+        Leg.objects.filter(pk=leg.pk).update(
+            started_at=before, ended_at=before, state=LegState.ENDED, reason="RELAY_ROTATED"
+        )
+        leg = make_leg(relay, 1, started_at=later)
+        later += timedelta(minutes=1)
+    Leg.objects.filter(pk=leg.pk).update(state=LegState.ENDED, reason="RELAY_ROTATED", ended_at=later)
+    Relay.objects.filter(pk=relay.pk).update(status=RelayStatus.PARKED)
+    assert resume.resume(people.operator, relay.pk).will == "start"
 
 
 def test_an_older_refusal_still_counts_beside_a_newer_approval(people: People, story: Story) -> None:

@@ -3,13 +3,15 @@
 rules.md, Arm and fire: every boundary is judged on the world as it is, so what cannot have changed is not asked again.
 """
 
+from collections import deque
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db import connection
 
-from relays.driver import reload
+from relays.driver import reload, supervisor
 from relays.driver.attached import Attached
 from relays.driver.measure import Measure
 from relays.driver.supervisor import Supervisor
@@ -103,3 +105,33 @@ def test_a_quiet_boundary_says_few_statements_and_commits_twice(course, monkeypa
         relay.step()
     for words in said[1:-1]:
         assert len(words) <= 20 and words.count("BEGIN") <= 2, words
+
+
+def test_words_that_come_together_are_written_together_and_no_stream_of_them_keeps_the_rest_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(supervisor.time, "monotonic", lambda: clock[0])
+    said: list[list[bytes]] = []
+    reads: list[float] = []
+
+    def read(patience: float) -> list[bytes]:
+        reads.append(patience)
+        clock[0] += patience
+        return said.pop(0) if said else []
+
+    leg = SimpleNamespace(queue=deque(), ingest=SimpleNamespace(waiting=[]), gathering=0.0)
+    leg.line = SimpleNamespace(read=read)
+    assert not Supervisor._more_comes(leg) and not reads, "nothing waits to be written"
+    leg.ingest.waiting = ["tool_ended"]
+    said.append([b"boundary"])
+    assert Supervisor._more_comes(leg) and leg.queue.pop() == b"boundary"
+    assert not Supervisor._more_comes(leg), "a breath of silence: it is written"
+    said += [[b"on and on"]] * 1000
+    told = 0
+    while Supervisor._more_comes(leg):
+        leg.queue.clear()
+        told += 1
+    assert 1 < told <= supervisor.UNWRITTEN / supervisor.BREATH + 1
+    leg.queue.append(b"more than one look")
+    assert not Supervisor._more_comes(leg), "what was said is written before it is looked at further"
