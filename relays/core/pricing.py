@@ -139,14 +139,28 @@ def per_call(rates: Rates) -> PerCall:
         units, rest = divmod(total, fine)
         return units + 1 if 2 * rest > fine or (2 * rest == fine and units % 2) else units
 
-    plain, read, short, hour, out = bases
-    if plain is None or read is None or short is None or hour is None or out is None or any(tiers) or fine > 1:
+    if fine > 1 or None in bases:
         return by_tier
+    # the five prices that hold above each start, all tiers of the model taken together
+    starts = sorted({start for steps in tiers for start, _ in steps})
+    rows = [tuple(_above(base, steps, start) for base, steps in zip(bases, tiers, strict=True)) for start in starts]
+    lowest, higher = bases, tuple(zip(starts, rows, strict=True))
 
     def at_once(i: int, r: int, w: int, h: int, o: int) -> int:
-        return i * plain + r * read + w * short + h * hour + o * out
+        prices = lowest
+        side = i + r + w + h
+        for start, above in higher:
+            if side > start:
+                prices = above
+        plain, read, short, hour, out = prices
+        return i * plain + r * read + w * short + h * hour + o * out  # type: ignore[operator]  # none of them is None
 
     return at_once
+
+
+def _above(base: int | None, steps: Sequence[tuple[int, int]], start: int) -> int | None:
+    """The price of a request that is longer than `start`, and no longer than where the next tier of any kind begins."""
+    return next((price for begins, price in reversed(steps) if begins <= start), base)
 
 
 def _decimals(price: Decimal) -> int:

@@ -62,6 +62,7 @@ class Calls:
         self._newest: dict[str, str] = dict(kept.get("newest", {}))
         self._names: dict[str, str] = dict.fromkeys(kept.get("names", ()), "")
         self._dirty: dict[tuple[str, str], Seen] = {}
+        self._models: set[str] = set()  # names that are fit to be kept as they are
 
     def state(self) -> dict[str, Any]:
         return {
@@ -100,7 +101,7 @@ class Calls:
 
     # --- calls
 
-    def row(self, row: Row, key: str, model: object, buckets: Buckets, reasoning: int, lower_bound: bool) -> None:
+    def row(self, row: Row, key: str, model: Any, buckets: Buckets, reasoning: int, lower_bound: bool) -> None:
         """A row of a call. Of a call of the main chain that is new, the window's filling until here is its own."""
         place = (row.session, key)
         known = self._main.get(place) or self._other.get(place)
@@ -123,23 +124,31 @@ class Calls:
             row.line,
             row.chain,
             row.agent_id,
-            text(model, 120),
+            model if model.__class__ is str and model in self._models else self._model(model),
             row.at,
             buckets,
             reasoning,
             lower_bound,
         )
         if row.chain == "main":
-            newest = self._newest.pop(row.session, "")
-            if not row.at or row.at >= newest:  # not a row of long ago that stands here again
-                seen.fill = self._fill.pop(row.session, {})
-                newest = row.at or newest
-            self._newest[row.session] = newest
-            if len(self._newest) > _SESSIONS:
-                del self._newest[next(iter(self._newest))]
+            session, at, times = row.session, row.at, self._newest
+            newest = times.pop(session, "")
+            if not at or at >= newest:  # not a row of long ago that stands here again
+                if session in self._fill:
+                    seen.fill = self._fill.pop(session)
+                newest = at or newest
+            times[session] = newest
+            if len(times) > _SESSIONS:
+                del times[next(iter(times))]
             self._open(self._main, _OPEN_MAIN, place, seen)
         else:
             self._open(self._other, _OPEN_OTHER, place, seen)
+
+    def _model(self, value: object) -> str:
+        name = text(value, 120)
+        if name == value and len(self._models) < _NAMES:
+            self._models.add(name)
+        return name
 
     def window(self, session: str, model: str, window: int) -> None:
         """The agent says how large the window of a model is: so it was for the last call of the main chain."""

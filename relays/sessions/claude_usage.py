@@ -65,6 +65,7 @@ class Usage:
 
 
 _KINDS: Final = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+_WRITES: Final = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 #: keys in their order, all of them known
 _KNOWN: Final[set[tuple[str, ...]]] = set()
 
@@ -90,24 +91,25 @@ def _read(usage: dict[str, Any], out: Extract, session: str, line: int) -> tuple
         plain, written, read, output = (tokens(usage, name, out, session, line) for name in _KINDS)
     if not (plain or written or read or output):
         return None
-    short = long = thinking = 0
-    split = usage.get("cache_creation")
-    if isinstance(split, dict):
-        for key in () if split.keys() <= WRITE_KEYS else sorted(split.keys() - WRITE_KEYS):
-            out.note(AnomalyKind.UNKNOWN_KEY, session, line, f"usage.cache_creation.{text(key)}")
-        short = _tokens(split, "ephemeral_5m_input_tokens", out, session, line)
-        long = _tokens(split, "ephemeral_1h_input_tokens", out, session, line)
-    details = usage.get("output_tokens_details")
+    short: Any = 0
+    long: Any = 0
+    thinking = 0
+    split = get("cache_creation")
+    if split.__class__ is dict:
+        short, long = split.get("ephemeral_5m_input_tokens"), split.get("ephemeral_1h_input_tokens")
+        if not (
+            len(split) == 2
+            and short.__class__ is long.__class__ is int
+            and 0 <= short <= TOKENS_MAX
+            and 0 <= long <= TOKENS_MAX
+        ):
+            for key in sorted(split.keys() - WRITE_KEYS):
+                out.note(AnomalyKind.UNKNOWN_KEY, session, line, f"usage.cache_creation.{text(key)}")
+            short, long = (tokens(split, name, out, session, line) for name in _WRITES)
+    details = get("output_tokens_details")
     if isinstance(details, dict):
-        thinking = min(_tokens(details, "thinking_tokens", out, session, line), output)
+        thinking = min(tokens(details, "thinking_tokens", out, session, line), output)
     return Buckets(plain, read, short + max(0, written - short - long), long, output), thinking
-
-
-def _tokens(source: dict[str, Any], name: str, out: Extract, session: str, line: int) -> int:
-    value = source.get(name)
-    if value.__class__ is int and 0 <= value <= TOKENS_MAX:
-        return value
-    return tokens(source, name, out, session, line)
 
 
 def _version(version: str) -> tuple[int, ...]:

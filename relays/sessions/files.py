@@ -20,7 +20,8 @@ LEFT_OUT: Final = frozenset((".git", "node_modules", "__pycache__", ".venv", "to
 LONGEST_PATH: Final = 2_000
 #: beginning and end of what was read are compared before it is gone on
 PROOF_BYTES: Final = 4096
-BLOCK_BYTES: Final = 1 << 20
+#: a larger one is new memory from the system each time, whose pages are cleared first
+BLOCK_BYTES: Final = 1 << 17
 #: the longest line that is held; a longer one is passed over and counted
 LINE_BYTES: Final = 96 << 20
 

@@ -5,6 +5,7 @@ A forked process only reads files and answers with plain values; it never touche
 
 import gc
 import multiprocessing
+import os
 import pickle
 import signal
 import threading
@@ -120,6 +121,7 @@ def _work(link: Connection, not_ours: Iterable[Connection]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started this
     for other in not_ours:
         other.close()  # so that the end of the parent is the end of the link
+    os.nice(3)  # whoever stores what is read goes first: it is one for all
     gc.disable()  # what is read holds no circles: to look for them takes a tenth of the time
     try:
         while True:

@@ -206,7 +206,7 @@ class _Run:
         order = self._in_order(paths)
         forked = self.processes if size >= WORTH_FORKING and len(order) > 1 else 1
         tasks = _tasks(order)
-        with parts_of(tasks, forked) as parts:
+        with parts_of(tasks, forked) as parts, rows.hurried():
             if forked > 1:
                 prices.ready()  # while nothing is read yet
             batch: list[Part] = []
@@ -281,7 +281,8 @@ class _Run:
     def _project(self) -> None:
         """Whatever was stored gets its figures, also where reading was ended early: what pages show adds up."""
         wanted = (self.out.changed - self.projected) | project.waiting()
-        self.out.changed |= self.projected | project.project(wanted, self.cancelled)
+        with rows.hurried():
+            self.out.changed |= self.projected | project.project(wanted, self.cancelled)
 
     def _cover(self) -> None:
         if self.job is None:

@@ -29,9 +29,6 @@ from relays.core.shadow import Done, Figure, LegCut, MainCall, Provenance
 from relays.models import Session, SessionAct, SessionLeg
 from relays.sessions import rows, topics
 from relays.stores.base import BadName, StoreUnavailable
-from relays.stores.bundle import Stores
-from relays.stores.git import GitStore, discover
-from relays.stores.made import made_between, whole_names
 
 #: commits of a repository that one session's times may add
 MOST_SEEN: Final = 2_000
@@ -288,6 +285,10 @@ class _Repository:
     """
 
     def __init__(self, session: Session) -> None:
+        # a tenth of a second to import: who only reads sessions asks no repository
+        from relays.stores.bundle import Stores
+        from relays.stores.git import GitStore, discover
+
         if not os.path.isabs(session.cwd):
             raise StoreUnavailable("the session names no folder")
         self.session = session
@@ -315,6 +316,8 @@ class _Repository:
 
     def answers(self, legs: Sequence[SessionLeg]) -> dict[str, Answer]:
         """The verdict of every pointer of the legs, whose batons get full names and what the repository adds."""
+        from relays.stores.made import whole_names
+
         printed = {one for leg in legs for one in leg.baton["pointers"] if one.startswith("commit:")}
         named = whole_names(self.git, [one.removeprefix("commit:") for one in sorted(printed)])
         made = self._made()
@@ -344,6 +347,8 @@ class _Repository:
         first, last = self.session.first_at, self.session.last_at
         if not self.own or first is None or last is None:
             return []
+        from relays.stores.made import made_between
+
         return made_between(self.git, self.tip, first, last, MOST_SEEN)
 
     def _complete(self, leg: SessionLeg, named: Mapping[str, str | None], made: Sequence[tuple[datetime, str]]) -> None:
