@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.utils import timezone
 
 from relays.core import policy, shadow, windows
@@ -33,8 +33,10 @@ from relays.stores.made import made_between, whole_names
 
 #: commits of a repository that one session's times may add
 MOST_SEEN: Final = 2_000
-#: sessions that are judged before anybody is asked whether to stop
+#: repositories that are asked before anybody is asked whether to stop
 AT_A_TIME: Final = 20
+#: legs of sessions that are judged together
+LEGS_AT_A_TIME: Final = 500
 #: acts of one session that are looked at, and of several that are read at once
 MOST_ACTS: Final = 50_000
 _EVER: Final = datetime.min.replace(tzinfo=UTC)
@@ -78,8 +80,8 @@ class Shadows:
         if len(self._sessions) > 1 and acts.count() <= MOST_ACTS:
             self._acts = defaultdict(list)
             ordered = acts.order_by("session_id", "source_id", "line", "pk")
-            for session, *act in ordered.values_list("session_id", "kind", "ref", "call", "at"):
-                self._acts[session].append((act[0], act[1], act[2], act[3]))
+            for session, kind, ref, call, at in ordered.values_list("session_id", "kind", "ref", "call", "at"):
+                self._acts[session].append((kind, ref, call, at))
 
     def project(
         self,
@@ -215,22 +217,49 @@ def judge_waiting(sessions: Iterable[int] | QuerySet[Any, Any], stop: Callable[[
 
     `stop` is asked after some; False when it ended this before all were judged.
     """
-    legs = SessionLeg.objects.filter(judged_at__isnull=True, session__in=sessions)
-    waiting = sorted(set(legs.values_list("session", flat=True)))
-    for start in range(0, len(waiting), AT_A_TIME):
-        some = list(Session.objects.filter(pk__in=waiting[start : start + AT_A_TIME]))
+    waiting = SessionLeg.objects.filter(judged_at__isnull=True, session__in=sessions).order_by()
+    counted = waiting.values_list("session__cwd", "session__branch", "session").annotate(n=Count("pk"))
+    for some in _some(sorted(counted)):
+        whose = Session.objects.in_bulk(some)
         found: dict[int, list[SessionLeg]] = defaultdict(list)
         for leg in SessionLeg.objects.filter(session__in=some).order_by("number"):
             found[leg.session_id].append(leg)
-        for session in some:
-            _judged(session, found[session.pk])
+        groups: dict[tuple[str, str], list[_Judged]] = defaultdict(list)
+        for session in whose.values():
+            groups[session.cwd, session.branch].append((session, found[session.pk]))
+        for (cwd, branch), group in groups.items():
+            _judge(cwd, branch, group)
         # a row that was projected anew meanwhile has another key: it is left unjudged
-        rows.write([leg for legs in found.values() for leg in legs], _JUDGED)
-        topics.tell_changed(session.pk for session in some)
+        with transaction.atomic():
+            rows.write([leg for legs in found.values() for leg in legs], _JUDGED)
+        topics.tell_changed(whose)
         # after the first ones: whatever the rest of a step took, it comes to an end
         if stop():
             return False
     return True
+
+
+#: a session with its legs in their order
+_Judged = tuple[Session, Sequence[SessionLeg]]
+
+
+def _some(counted: Sequence[tuple[str, str, int, int]]) -> Iterator[list[int]]:
+    """Keys of sessions to judge together, those of one repository beside one another; `counted`: (cwd, branch, key,
+
+    legs that wait). What asking costs is a repository's, what is held in memory the legs'.
+    """
+    some: list[int] = []
+    places: set[tuple[str, str]] = set()
+    legs = 0
+    for cwd, branch, session, count in counted:
+        if some and (legs + count > LEGS_AT_A_TIME or len(places | {(cwd, branch)}) > AT_A_TIME):
+            yield some
+            some, places, legs = [], set(), 0
+        some.append(session)
+        places.add((cwd, branch))
+        legs += count
+    if some:
+        yield some
 
 
 def judge(session: Session) -> Mapping[str, int]:
@@ -242,29 +271,26 @@ def judge(session: Session) -> Mapping[str, int]:
     Returns the sums of `verified`, `dangling` and `unknown`; never raises for what the repository is or says.
     """
     legs = list(SessionLeg.objects.filter(session=session).order_by("number"))
-    sums = _judged(session, legs)
+    _judge(session.cwd, session.branch, [(session, legs)])
     # a row that was projected anew meanwhile has another key: it is left unjudged
     SessionLeg.objects.bulk_update(legs, _JUDGED, batch_size=200)
-    return sums
+    return {name: sum(getattr(leg, name) for leg in legs) for name in ("verified", "dangling", "unknown")}
 
 
-def _judged(session: Session, legs: Sequence[SessionLeg]) -> dict[str, int]:
-    """The same in the rows, which are not saved."""
+def _judge(cwd: str, branch: str, group: Sequence[_Judged]) -> None:
+    """The same of all sessions that ran in one folder on one branch, in the rows, which are not saved."""
+    every = [leg for _, legs in group for leg in legs]
     try:
-        answers = _Repository(session).answers(legs)
+        answers = _Repository(cwd, branch).answers(group)
         why = ""
     except StoreUnavailable as error:
         why = f"the repository cannot be asked: {error.evidence}"
         unknown = Answer(Verdict.UNKNOWN, why)
-        answers = {pointer: unknown for leg in legs for pointer in leg.baton["pointers"]}
+        answers = {pointer: unknown for leg in every for pointer in leg.baton["pointers"]}
     now = timezone.now()
-    sums = {"verified": 0, "dangling": 0, "unknown": 0}
-    for leg in legs:
+    for leg in every:
         _keep(leg, answers, why)
         leg.judged_at = now
-        for name in sums:
-            sums[name] += getattr(leg, name)
-    return sums
 
 
 def _keep(leg: SessionLeg, answers: Mapping[str, Answer], why: str) -> None:
@@ -290,21 +316,22 @@ def _keep(leg: SessionLeg, answers: Mapping[str, Answer], why: str) -> None:
 
 
 class _Repository:
-    """The repository of a session, hostile as any: asked only through the stores, which run nothing of its config.
+    """The repository of sessions of one folder and branch, hostile as any: asked only through the stores, which run
+
+    nothing of its config.
 
     Raises StoreUnavailable where it cannot answer.
     """
 
-    def __init__(self, session: Session) -> None:
-        if not os.path.isabs(session.cwd):
+    def __init__(self, cwd: str, branch: str) -> None:
+        if not os.path.isabs(cwd):
             raise StoreUnavailable("the session names no folder")
-        self.session = session
-        place = discover(Path(session.cwd))
+        self.cwd = cwd
+        place = discover(Path(cwd))
         self.git = GitStore(place.git_dir, Path(settings.RELAY_VAR) / "shield")
-        self.prefix = os.path.relpath(os.path.realpath(session.cwd), place.top) if place.top else ""
-        tip = self._own_tip()
+        self.prefix = os.path.relpath(os.path.realpath(cwd), place.top) if place.top else ""
+        tip = self._own_tip(branch)
         self.own = tip is not None
-        branch = session.branch
         if tip is None:
             head = place.head_branch or "HEAD"
             tip = place.head_sha
@@ -314,20 +341,22 @@ class _Repository:
         self.tip = tip
         self.stores = Stores(self.git, tip, None, "", work_tree=place.top, branch=branch)
 
-    def _own_tip(self) -> str | None:
-        """The tip of the session's own branch; None where it names none, or that one is gone."""
+    def _own_tip(self, branch: str) -> str | None:
+        """The tip of the sessions' own branch; None where they name none, or that one is gone."""
         try:
-            return self.git.tip(self.session.branch) if self.session.branch not in ("", "HEAD") else None
+            return self.git.tip(branch) if branch not in ("", "HEAD") else None
         except BadName:
             return None
 
-    def answers(self, legs: Sequence[SessionLeg]) -> dict[str, Answer]:
+    def answers(self, group: Sequence[_Judged]) -> dict[str, Answer]:
         """The verdict of every pointer of the legs, whose batons get full names and what the repository adds."""
+        legs = [leg for _, own in group for leg in own]
         printed = {one for leg in legs for one in leg.baton["pointers"] if one.startswith("commit:")}
         named = whole_names(self.git, [one.removeprefix("commit:") for one in sorted(printed)])
-        made = self._made()
-        for leg in legs:
-            self._complete(leg, named, made)
+        made = self._made([session for session, _ in group])
+        for session, own in group:
+            for leg in own:
+                self._complete(leg, named, made[session.pk])
         asked = dict.fromkeys(one for leg in legs for one in leg.baton["pointers"])
         answers: dict[str, Answer] = {}
         pointers: dict[str, Pointer] = {}
@@ -348,11 +377,21 @@ class _Repository:
             return Answer(Verdict.UNKNOWN, "not in this clone, which is shallow")
         return Answer(Verdict.DANGLING, "no object, or more than one, has a name that begins so")
 
-    def _made(self) -> list[tuple[datetime, str]]:
-        first, last = self.session.first_at, self.session.last_at
-        if not self.own or first is None or last is None:
-            return []
-        return made_between(self.git, self.tip, first, last, MOST_SEEN)
+    def _made(self, sessions: Sequence[Session]) -> dict[int, list[tuple[datetime, str]]]:
+        """Session -> the commits between its times: asked for all at once, unless those are more than one may have."""
+        found: dict[int, list[tuple[datetime, str]]] = {session.pk: [] for session in sessions}
+        spans = [(one.pk, one.first_at, one.last_at) for one in sessions if one.first_at and one.last_at]
+        if not self.own or not spans:
+            return found
+        span = min(first for _, first, _ in spans), max(last for _, _, last in spans)
+        every = made_between(self.git, self.tip, *span, MOST_SEEN)
+        for session, first, last in spans:
+            if len(every) < MOST_SEEN or len(spans) == 1:
+                since, until = first.replace(microsecond=0), last.replace(microsecond=0)
+                found[session] = [one for one in every if since <= one[0] <= until]
+            else:
+                found[session] = made_between(self.git, self.tip, first, last, MOST_SEEN)
+        return found
 
     def _complete(self, leg: SessionLeg, named: Mapping[str, str | None], made: Sequence[tuple[datetime, str]]) -> None:
         def full(pointer: str) -> str:
@@ -371,6 +410,6 @@ class _Repository:
     def _inside(self, ref: str) -> str | None:
         """A file as the repository names it; None for one outside."""
         if os.path.isabs(ref):
-            ref = os.path.relpath(os.path.normpath(ref), os.path.normpath(self.session.cwd))
+            ref = os.path.relpath(os.path.normpath(ref), os.path.normpath(self.cwd))
         path = os.path.normpath(os.path.join(self.prefix, ref))
         return None if path == ".." or path.startswith("../") else path
