@@ -22,7 +22,7 @@ from django.utils import timezone
 
 from relays.models import Import, ImportedFile, SessionFile
 from relays.models.pulse import bump
-from relays.sessions import project, run, shadow, topics
+from relays.sessions import project, run, topics
 from relaysite import bell
 
 log = logging.getLogger(__name__)
@@ -188,7 +188,10 @@ def _judge(job: Import, hold: "_Hold", until: float) -> bool:
     """Ask the repositories about the would-be batons of the job's sessions; whether all of them are judged."""
     files = ImportedFile.objects.filter(job=job).values("source")
     sessions = SessionFile.objects.filter(source__in=files).values("session")
-    return shadow.judge_waiting(sessions, lambda: hold.asked_to_stop() or time.monotonic() > until)
+    # the stores of repositories take a while to load: who lists sessions does not wait for them
+    from relays.sessions import judging
+
+    return judging.judge_waiting(sessions, lambda: hold.asked_to_stop() or time.monotonic() > until)
 
 
 class _Hold:

@@ -1,41 +1,32 @@
 """The shadow relay of an imported session in the tables: its legs, would-be batons and their fidelity.
 
 Mission, phase 0: "emit a shadow 'would rotate here at soft mark X' signal and a would-be baton"; "score baton fidelity
-for weeks before any auto-fire". `project` needs what was read; `judge` asks the session's repository.
+for weeks before any auto-fire". Here it is made from what was read; `judging` asks the session's repository.
 """
 
 import hashlib
 import json
 import os
 from bisect import bisect_right
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import accumulate, groupby, islice
 from operator import itemgetter
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet
-from django.utils import timezone
 
 from relays.core import policy, shadow, windows
-from relays.core.fidelity import score
-from relays.core.pointers import Answer, Kind, Pointer, Verdict, is_sha
+from relays.core.pointers import is_sha
 from relays.core.shadow import Done, Figure, LegCut, MainCall, Provenance
 from relays.models import Session, SessionAct, SessionLeg
-from relays.sessions import rows, topics
-from relays.stores.base import BadName, StoreUnavailable
 
-#: commits of a repository that one session's times may add
-MOST_SEEN: Final = 2_000
-#: sessions that are judged before anybody is asked whether to stop
-AT_A_TIME: Final = 20
 #: acts of one session that are looked at, and of several that are read at once
 MOST_ACTS: Final = 50_000
+#: what `judging` writes into a leg's row
+JUDGED: Final = ("baton", "verified", "dangling", "unknown", "checks", "judged_at")
 _EVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -181,193 +172,15 @@ def _leg(
         baton=baton,
     )
     if before is not None and before.judged_at is not None and _same(before, row):
-        for name in _JUDGED:
+        for name in JUDGED:
             setattr(row, name, getattr(before, name))
     return row
 
 
 #: what judging writes
-_JUDGED: Final = ("baton", "verified", "dangling", "unknown", "checks", "judged_at")
 
 
 def _same(one: SessionLeg, other: SessionLeg) -> bool:
     names = ("first_call", "last_call", "ended")
     alike = all(getattr(one, name) == getattr(other, name) for name in names)
     return alike and bool(one.baton.get("base") == other.baton["base"])
-
-
-# --- fidelity ---------------------------------------------------------------------------------------------------------
-
-
-def judge_waiting(sessions: Iterable[int] | QuerySet[Any, Any], stop: Callable[[], bool]) -> bool:
-    """Judge what is not judged yet of these sessions (keys, or a query of them), some at a time; pages are told.
-
-    `stop` is asked after some; False when it ended this before all were judged.
-    """
-    legs = SessionLeg.objects.filter(judged_at__isnull=True, session__in=sessions)
-    waiting = sorted(set(legs.values_list("session", flat=True)))
-    for start in range(0, len(waiting), AT_A_TIME):
-        some = list(Session.objects.filter(pk__in=waiting[start : start + AT_A_TIME]))
-        found: dict[int, list[SessionLeg]] = defaultdict(list)
-        for leg in SessionLeg.objects.filter(session__in=some).order_by("number"):
-            found[leg.session_id].append(leg)
-        for session in some:
-            _judged(session, found[session.pk])
-        # a row that was projected anew meanwhile has another key: it is left unjudged
-        rows.write([leg for legs in found.values() for leg in legs], _JUDGED)
-        topics.tell_changed(session.pk for session in some)
-        # after the first ones: whatever the rest of a step took, it comes to an end
-        if stop():
-            return False
-    return True
-
-
-def judge(session: Session) -> Mapping[str, int]:
-    """Judge the would-be batons of all legs against the repository at `session.cwd`, and keep the verdicts.
-
-    Commits that the session's branch got between its times are added as pointers (`baton["seen"]`; `seen_more`: how
-    many were over the bound). Where the
-    repository is gone or may not be read every pointer is unknown, with the reason in each check and in `baton["why"]`.
-    Returns the sums of `verified`, `dangling` and `unknown`; never raises for what the repository is or says.
-    """
-    legs = list(SessionLeg.objects.filter(session=session).order_by("number"))
-    sums = _judged(session, legs)
-    # a row that was projected anew meanwhile has another key: it is left unjudged
-    SessionLeg.objects.bulk_update(legs, _JUDGED, batch_size=200)
-    return sums
-
-
-def _judged(session: Session, legs: Sequence[SessionLeg]) -> dict[str, int]:
-    """The same in the rows, which are not saved."""
-    try:
-        answers = _Repository(session).answers(legs)
-        why = ""
-    except StoreUnavailable as error:
-        why = f"the repository cannot be asked: {error.evidence}"
-        unknown = Answer(Verdict.UNKNOWN, why)
-        answers = {pointer: unknown for leg in legs for pointer in leg.baton["pointers"]}
-    now = timezone.now()
-    sums = {"verified": 0, "dangling": 0, "unknown": 0}
-    for leg in legs:
-        _keep(leg, answers, why)
-        leg.judged_at = now
-        for name in sums:
-            sums[name] += getattr(leg, name)
-    return sums
-
-
-def _keep(leg: SessionLeg, answers: Mapping[str, Answer], why: str) -> None:
-    pointers: list[str] = leg.baton["pointers"]
-    found = [answers[pointer] for pointer in pointers]
-    result = score(answer.verdict for answer in found)
-    leg.verified, leg.dangling, leg.unknown = result.verified, result.dangling, result.unknown
-    leg.checks = [
-        {"pointer": pointer, "verdict": str(answer.verdict), "evidence": answer.evidence}
-        for pointer, answer in zip(pointers, found, strict=True)
-    ]
-    commits = (
-        pointer.removeprefix("commit:")
-        for pointer in reversed(pointers)
-        if pointer.startswith("commit:") and answers[pointer].verdict is Verdict.VERIFIED
-    )
-    head = next(commits, None)
-    missing = set(leg.baton.get("missing", ())) - set(shadow.NEEDS_COMMIT)
-    if head is None:
-        missing |= set(shadow.NEEDS_COMMIT)
-    seen = [one for one in leg.baton.get("seen", ()) if one in set(pointers)]
-    leg.baton = {**leg.baton, "seen": seen, "start_sha": head, "missing": sorted(missing), "why": why}
-
-
-class _Repository:
-    """The repository of a session, hostile as any: asked only through the stores, which run nothing of its config.
-
-    Raises StoreUnavailable where it cannot answer.
-    """
-
-    def __init__(self, session: Session) -> None:
-        # a tenth of a second to import: who only reads sessions asks no repository
-        from relays.stores.bundle import Stores
-        from relays.stores.git import GitStore, discover
-
-        if not os.path.isabs(session.cwd):
-            raise StoreUnavailable("the session names no folder")
-        self.session = session
-        place = discover(Path(session.cwd))
-        self.git = GitStore(place.git_dir, Path(settings.RELAY_VAR) / "shield")
-        self.prefix = os.path.relpath(os.path.realpath(session.cwd), place.top) if place.top else ""
-        tip = self._own_tip()
-        self.own = tip is not None
-        branch = session.branch
-        if tip is None:
-            head = place.head_branch or "HEAD"
-            tip = place.head_sha
-            branch = f"{head} ({branch} is gone)" if branch not in ("", "HEAD", head) else head
-        if tip is None:
-            raise StoreUnavailable("it has no commit yet")
-        self.tip = tip
-        self.stores = Stores(self.git, tip, None, "", work_tree=place.top, branch=branch)
-
-    def _own_tip(self) -> str | None:
-        """The tip of the session's own branch; None where it names none, or that one is gone."""
-        try:
-            return self.git.tip(self.session.branch) if self.session.branch not in ("", "HEAD") else None
-        except BadName:
-            return None
-
-    def answers(self, legs: Sequence[SessionLeg]) -> dict[str, Answer]:
-        """The verdict of every pointer of the legs, whose batons get full names and what the repository adds."""
-        from relays.stores.made import whole_names
-
-        printed = {one for leg in legs for one in leg.baton["pointers"] if one.startswith("commit:")}
-        named = whole_names(self.git, [one.removeprefix("commit:") for one in sorted(printed)])
-        made = self._made()
-        for leg in legs:
-            self._complete(leg, named, made)
-        asked = dict.fromkeys(one for leg in legs for one in leg.baton["pointers"])
-        answers: dict[str, Answer] = {}
-        pointers: dict[str, Pointer] = {}
-        for text in asked:
-            kind, _, ref = text.partition(":")
-            inside = self._inside(ref) if kind == "file" else ref
-            if inside is None:
-                answers[text] = Answer(Verdict.UNKNOWN, "outside the repository")
-            elif kind == "commit" and not is_sha(ref):
-                answers[text] = self._no_object()
-            else:
-                pointers[text] = Pointer(Kind(kind), inside)
-        found = self.stores.resolve(pointers.values())
-        return answers | {text: found[pointer] for text, pointer in pointers.items()}
-
-    def _no_object(self) -> Answer:
-        if self.git.shallow:
-            return Answer(Verdict.UNKNOWN, "not in this clone, which is shallow")
-        return Answer(Verdict.DANGLING, "no object, or more than one, has a name that begins so")
-
-    def _made(self) -> list[tuple[datetime, str]]:
-        first, last = self.session.first_at, self.session.last_at
-        if not self.own or first is None or last is None:
-            return []
-        from relays.stores.made import made_between
-
-        return made_between(self.git, self.tip, first, last, MOST_SEEN)
-
-    def _complete(self, leg: SessionLeg, named: Mapping[str, str | None], made: Sequence[tuple[datetime, str]]) -> None:
-        def full(pointer: str) -> str:
-            kind, _, ref = pointer.partition(":")
-            return f"commit:{named[ref] or ref}" if kind == "commit" else pointer
-
-        was = set(leg.baton.get("seen", ()))
-        own = list(dict.fromkeys(full(one) for one in leg.baton["pointers"] if one not in was))
-        until = datetime.fromisoformat(leg.baton["until"]) if leg.baton.get("until") else None
-        added = [f"commit:{sha}" for at, sha in made if until is not None and at <= until]
-        added = [one for one in added if one not in set(own)]
-        room = max(shadow.MOST_POINTERS - len(own), 0)
-        kept = added[-room:] if room else []
-        leg.baton = {**leg.baton, "pointers": [*own, *kept], "seen": kept, "seen_more": len(added) - len(kept)}
-
-    def _inside(self, ref: str) -> str | None:
-        """A file as the repository names it; None for one outside."""
-        if os.path.isabs(ref):
-            ref = os.path.relpath(os.path.normpath(ref), os.path.normpath(self.session.cwd))
-        path = os.path.normpath(os.path.join(self.prefix, ref))
-        return None if path == ".." or path.startswith("../") else path

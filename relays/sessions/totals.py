@@ -61,7 +61,7 @@ def totals(sources: Iterable[int]) -> dict[str, Any]:
     _elsewhere(ids, sums)
     _compactions(ids, sums)
     told = _told(ids)
-    for session in told:
+    for session in told.keys() - _unread(told):
         sums.setdefault(session, _Sums())
     unpriced = _unpriced(ids)
     whole = _Sums()
@@ -172,6 +172,15 @@ def _told(ids: Sequence[int]) -> dict[int, str]:
             one = ("/subagents/" in path, path)
             found[session] = min(found.get(session, one), one)
     return {session: path for session, (_, path) in found.items()}
+
+
+def _unread(ids: Iterable[int]) -> set[int]:
+    """Sessions that a file only names, and of which nothing was read: none that was imported."""
+    found: set[int] = set()
+    for chunk in rows.chunks(sorted(ids)):
+        named = Session.objects.filter(pk__in=chunk, first_at=None).exclude(parent="")
+        found |= {one.pk for one in named.defer("series", "fill", "shadow") if one.unread}
+    return found
 
 
 def _unpriced(ids: Sequence[int]) -> dict[str, int]:

@@ -39,7 +39,19 @@ def claude_files(draw: st.DrawFn) -> Files:
             files[f"projects/b/{fork}.jsonl"] = _lines(draw, [*copied, *own])
         if draw(st.integers(0, 3)) == 0:
             files[f"copies/{session}.jsonl"] = files[f"projects/a/{session}.jsonl"]
+        mains = sorted(path for path in files if path.startswith("projects/a/") and "/subagents/" not in path)
+        if len(mains) > 1 and draw(st.integers(0, 2)) == 0:
+            # two sessions write into one file, line by line
+            one, other = mains[-2:]
+            files[one] = _interleaved(draw, files[one], files[other])
     return {path: _torn(draw, lines) for path, lines in files.items()}
+
+
+def _interleaved(draw: st.DrawFn, one: list[bytes], other: list[bytes]) -> list[bytes]:
+    """Both in their own order."""
+    first = draw(st.permutations([True] * len(one) + [False] * len(other)))
+    mine, theirs = iter(one), iter(other)
+    return [next(mine) if of_one else next(theirs) for of_one in first]
 
 
 def _claude_records(draw: st.DrawFn, session: str, day: int, fresh: Any, agent: str = "") -> list[dict[str, Any]]:
@@ -82,13 +94,13 @@ def _claude_call(draw: st.DrawFn, base: dict[str, Any], kind: str, fresh: Any) -
     model = "<synthetic>" if kind == "synthetic" else draw(st.sampled_from(MODELS))
     message = {"role": "assistant", "model": model, "stop_reason": "end_turn"}
     ids: dict[str, Any] = {}
-    named = draw(st.sampled_from(("both", "both", "message", "request", "uuid")))
+    named = draw(st.sampled_from(("both", "both", "message", "request", "uuid", "nothing")))
     if named in ("both", "message"):
         message["id"] = fresh("msg")
     if named in ("both", "request"):
         ids["requestId"] = fresh("req")
     output = 0 if kind == "zero" else draw(st.integers(1, 5_000))
-    blocks = 1 if named == "uuid" else draw(st.integers(1, 3))
+    blocks = 1 if named in ("uuid", "nothing") else draw(st.integers(1, 3))
     found = []
     for number in range(blocks):
         # a placeholder first, the final figure in any of the later ones
@@ -98,7 +110,10 @@ def _claude_call(draw: st.DrawFn, base: dict[str, Any], kind: str, fresh: Any) -
         if split != "nested only" and draw(st.integers(0, 3)) == 0:
             used.pop("cache_creation", None)  # this row does not know how the amount is split
         whole = {**message, "content": content, "usage": used}
-        found.append({**base, **ids, "type": "assistant", "uuid": fresh("a"), "message": whole})
+        row = {**base, **ids, "type": "assistant", "uuid": fresh("a"), "message": whole}
+        if named == "nothing":
+            del row["uuid"]
+        found.append(row)
     return found
 
 

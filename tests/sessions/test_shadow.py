@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from relays.core.shadow import MOST_POINTERS, MainCall
 from relays.models import Session, SessionAct, SessionLeg, SourceFile
-from relays.sessions import shadow
+from relays.sessions import judging, shadow
 from relays.stores.gitrun import counting
 from tests.builders import git, make_repo
 
@@ -168,7 +168,7 @@ def test_pointers_are_judged_and_commits_of_the_branch_in_its_times_are_seen(rep
     act(session, "issue", "other/repo#9", call="k1", line=7)
     act(session, "commit", "0000000", call="k1", line=8)
     project(session)
-    sums = shadow.judge(session)
+    sums = judging.judge(session)
     first, second = legs(session)
     assert verdicts(first) == {
         f"commit:{own}": "verified",
@@ -198,9 +198,9 @@ def test_judging_again_changes_nothing_and_a_new_projection_keeps_verdicts_of_le
     session = make_session(repo)
     act(session, "commit", own, call="k1")
     project(session)
-    shadow.judge(session)
+    judging.judge(session)
     kept = [(leg.baton, leg.checks, leg.verified) for leg in legs(session)]
-    shadow.judge(session)
+    judging.judge(session)
     assert [(leg.baton, leg.checks, leg.verified) for leg in legs(session)] == kept
     project(session)
     assert [(leg.baton, leg.checks, leg.verified) for leg in legs(session)] == kept
@@ -216,7 +216,7 @@ def test_a_session_in_a_folder_of_the_repository_names_its_files_from_there(repo
     act(session, "file", str(repo / "top.txt"), call="k1", line=3)
     act(session, "file", "../../outside.txt", call="k1", line=4)
     project(session)
-    shadow.judge(session)
+    judging.judge(session)
     found = verdicts(legs(session)[0])
     assert found == {
         "file:app/[id].tsx": "verified",
@@ -235,7 +235,7 @@ def test_without_its_branch_the_head_answers_and_the_evidence_says_so(repo: Path
     act(session, "commit", own, call="k1")
     act(session, "commit", lost, call="k1", line=2)
     project(session)
-    shadow.judge(session)
+    judging.judge(session)
     leg = legs(session)[0]
     assert verdicts(leg) == {f"commit:{own}": "verified", f"commit:{lost}": "dangling"}
     assert "main (feature is gone)" in leg.checks[0]["evidence"]
@@ -248,7 +248,7 @@ def test_a_branch_that_is_no_name_is_no_option_for_git(repo: Path, branch: str) 
     session = make_session(repo, branch=branch)
     act(session, "commit", own, call="k1")
     project(session)
-    assert shadow.judge(session)["verified"] == 2
+    assert judging.judge(session)["verified"] == 2
 
 
 def test_where_the_repository_is_gone_everything_is_unknown_with_the_reason(tmp_path: Path) -> None:
@@ -267,7 +267,7 @@ def test_where_the_repository_is_gone_everything_is_unknown_with_the_reason(tmp_
         act(session, "issue", "#1", call="k1")
         act(session, "commit", "a" * 40, call="k1", line=2)
         project(session)
-        assert shadow.judge(session) == {"verified": 0, "dangling": 0, "unknown": 4}
+        assert judging.judge(session) == {"verified": 0, "dangling": 0, "unknown": 4}
         leg = legs(session)[0]
         assert why in leg.baton["why"] and all(why in one["evidence"] for one in leg.checks)
         assert leg.baton["start_sha"] is None and "progress_cursor.start_sha" in leg.baton["missing"]
@@ -277,11 +277,11 @@ def test_what_was_seen_stays_unknown_when_the_repository_goes(repo: Path) -> Non
     commit_at(repo, 5, {"a.py": "1"})
     session = make_session(repo)
     project(session)
-    assert shadow.judge(session)["verified"] == 2
+    assert judging.judge(session)["verified"] == 2
     repo.rename(repo.with_name("moved"))
-    assert shadow.judge(session) == {"verified": 0, "dangling": 0, "unknown": 2}
+    assert judging.judge(session) == {"verified": 0, "dangling": 0, "unknown": 2}
     repo.with_name("moved").rename(repo)
-    assert shadow.judge(session)["verified"] == 2
+    assert judging.judge(session)["verified"] == 2
 
 
 def test_a_hostile_repository_runs_nothing(repo: Path, tmp_path: Path) -> None:
@@ -300,7 +300,7 @@ def test_a_hostile_repository_runs_nothing(repo: Path, tmp_path: Path) -> None:
     act(session, "file", str(repo / "a.py"), call="k1", line=4)
     act(session, "file", str(repo / ":(glob)**"), call="k1", line=5)
     project(session)
-    shadow.judge(session)
+    judging.judge(session)
     found = verdicts(legs(session)[0])
     assert found[f"commit:{own}"] == "verified" and found["file:a.py"] == "verified"
     assert (found["commit:--output=x"], found["commit:HEAD"], found["file::(glob)**"]) == ("dangling",) * 3
@@ -314,12 +314,12 @@ def test_any_number_of_legs_and_pointers_takes_a_fixed_number_of_processes(repo:
         act(session, "commit", sha[:10], call=f"k{number}", line=number)
     project(session, [20_000, 130_000] * 2)
     with counting() as few:
-        shadow.judge(session)
+        judging.judge(session)
     for number in range(MOST_POINTERS):
         act(session, "file", str(repo / f"f{number}"), call="k1", line=100 + number)
     project(session, [20_000, 130_000] * 100)
     with counting() as many:
-        shadow.judge(session)
+        judging.judge(session)
     # files ask for the tree, too; what a store knows already (its config, an object just made) costs no process
     assert len(many) <= len(few) + 3, "a hundred legs and hundreds of pointers, and no process for each"
     last = legs(session)[-1]

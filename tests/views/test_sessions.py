@@ -166,7 +166,7 @@ def test_a_passed_window_is_said_and_not_cut(client_of: ClientOf) -> None:
     add_calls(session, [100_000, 231_000], window=200_000)
     page = text(client_of("manager"), f"/sessions/{session.pk}/")
     assert "231,000 resident, over a window that is assumed to hold 200,000" in page and "over 200k" in page
-    assert "over the assumed window of 200k" in text(client_of("manager"), "/sessions/")
+    assert "over 200k, assumed" in text(client_of("manager"), "/sessions/")
     session.shadow = {"parameters": {"window": [200_000, "OBSERVED", "declared by the agent"]}}
     session.save(update_fields=["shadow"])
     page = text(client_of("manager"), f"/sessions/{session.pk}/")
@@ -434,3 +434,12 @@ def test_a_session_that_vanishes_between_two_looks_is_not_found(client_of: Clien
     SessionCall.objects.all().delete()
     session.delete()
     assert client.get(f"/sessions/{session.pk}/?part=head").status_code == 404
+
+
+def test_a_turn_that_is_told_as_one_sum_is_no_single_call(client_of: ClientOf) -> None:
+    session = make_session(agent="gemini-cli")
+    add_calls(session, [0, 0], chain="aux")
+    rows = SessionCall.objects.filter(session=session).order_by("line")
+    SessionCall.objects.filter(pk=rows[0].pk).update(key="gemini:s:turn:gemini-2.5-flash/10/0/2/0")
+    page = text(client_of("manager"), f"/sessions/{session.pk}/?part=calls")
+    assert page.count("a turn, summed") == 1 and page.count(">side<") == 1

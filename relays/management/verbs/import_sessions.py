@@ -22,7 +22,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from relays.sessions import rows, shadow
+    from relays.sessions import rows
     from relays.sessions.totals import totals
 
     paths = real_paths("import", options.paths)
@@ -40,7 +40,9 @@ def run(options: argparse.Namespace) -> int:
             outcome = reading.import_paths(paths, progress=progress, processes=2)
         # their repositories say what became of each would-be baton's pointers
         for some in rows.chunks(sorted(outcome.changed)):
-            shadow.judge_waiting(some, lambda: False)
+            from relays.sessions import judging
+
+            judging.judge_waiting(some, lambda: False)
     except KeyboardInterrupt:
         return _interrupted(far, options.json)
     found = totals(outcome.sources)
