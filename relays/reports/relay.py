@@ -36,7 +36,7 @@ from relays.reports.gate import headline
 from relays.reports.legs import totals
 
 SHOWN = 50
-TABS = ("batons", "boundaries", "ledger", "decisions")
+TABS = ("batons", "boundaries", "evidence", "ledger", "decisions")
 
 
 def rules_of(relay: Relay) -> policy.Policy:
@@ -265,12 +265,15 @@ class Records:
 
 
 def records(relay: Relay, tab: str = "batons", *, before: str = "", held_only: bool = False) -> Records:
-    """The asked tab; an unknown name is the first one. Three counts and at most three queries for the rows."""
+    """The asked tab (of `evidence` nothing); an unknown name is the first one.
+
+    Three counts and at most three queries for the rows."""
     tab = tab if tab in TABS else TABS[0]
     number = int(before) if before.isascii() and before.isdecimal() and len(before) < 18 else None
     counts = (
         ("batons", "Batons", Baton.objects.filter(relay=relay).count()),
         ("boundaries", "Boundaries and holds", None),
+        ("evidence", "Evidence", None),
         ("ledger", "Ledger", LedgerRow.objects.filter(relay=relay).count()),
         ("decisions", "Decisions", Decision.objects.filter(relay=relay).count()),
     )
@@ -291,7 +294,7 @@ def records(relay: Relay, tab: str = "batons", *, before: str = "", held_only: b
             LedgerRow.objects.filter(relay=relay).select_related("leg").order_by("-at", "-id")[skip : skip + SHOWN + 1]
         )
         ledger, older = rows[:SHOWN], str(skip + SHOWN) if len(rows) > SHOWN else ""
-    else:
+    elif tab == "decisions":
         decisions, older = _page(
             Decision.objects.filter(relay=relay).select_related("actor", "gate").order_by("-seq"), "seq", number
         )

@@ -19,8 +19,9 @@ from relays.actions import resume as resuming
 from relays.actions import userfacts
 from relays.actions.base import Actor, NotPermitted, Outcome, Refused, Usage
 from relays.charts import flat as flat_chart
+from relays.core import readout
 from relays.models import Relay, RelayStatus
-from relays.reports import advisory, diffs, flat, legs
+from relays.reports import advisory, diffs, evidence, flat, legs
 from relays.reports import relay as report
 from relays.reports import status as status_report
 from relays.reports.acts import acts
@@ -36,8 +37,11 @@ _PARTS = ("head", "kpis", "series", "chart", "legs", "side", "records")
 
 @require_safe
 def relay(request: HttpRequest, relay_id: str) -> HttpResponseBase:
-    """The page; `?part=` one region of it, `?format=csv&of=turns|legs` a table."""
+    """The page; `?part=` one region of it, `?format=csv&of=turns|legs` a table, `?format=text` the operator readout."""
     found = access.load_relay(request, relay_id)
+    if request.GET.get("format") == "text" or _wants_text(request):
+        lines = readout.lines(status_report.operator_readout(found))
+        return HttpResponse("\n".join(lines) + "\n", content_type="text/plain; charset=utf-8")
     if request.GET.get("format") == "csv":
         return _csv(found, request.GET.get("of", "legs"))
     rights = rights_of(request.user)
@@ -57,6 +61,12 @@ def relay(request: HttpRequest, relay_id: str) -> HttpResponseBase:
         "forms": _forms(found),
     }
     return render(request, "relays/relay/page.html", context)
+
+
+def _wants_text(request: HttpRequest) -> bool:
+    """Asked for in the header by a program; a browser names HTML first."""
+    accepted = request.headers.get("Accept", "").partition(",")[0].partition(";")[0].strip()
+    return accepted == "text/plain"
 
 
 def _part(request: HttpRequest, found: Relay, rights: frozenset[str], part: str) -> HttpResponse:
@@ -119,14 +129,14 @@ def _legs(found: Relay, request: HttpRequest) -> dict[str, object]:
 
 
 def _side(found: Relay, rights: frozenset[str]) -> dict[str, object]:
-    lines = status_report.verdict_lines(found)
+    lines, links = status_report.verdict_lines(found), evidence.addresses(found.pk)
     return {
         **_here(found),
         "side": report.side(found),
         "may_state": OPERATE in rights and not found.final,
         "advice": advisory.advice(found),
         "verdicts": list(lines.items()),
-        "readout": report.readout_rows(status_report.operator_readout(found)),
+        "readout": [(*row, links[row[0]]) for row in report.readout_rows(status_report.operator_readout(found))],
     }
 
 
@@ -134,6 +144,7 @@ def _records(found: Relay, request: HttpRequest) -> dict[str, object]:
     tab, rows = request.GET.get("tab", ""), request.GET.get("rows", "")
     held = request.GET.get("held") == "1"
     records = report.records(found, tab, before=rows, held_only=held)
+    shown = evidence.evidence(found, request.GET.get("of", ""), rows) if records.tab == "evidence" else None
     diff = None
     if tab == "diff" and found.status == RelayStatus.DONE:
         tip, problem = branch_tip(found)
@@ -142,11 +153,13 @@ def _records(found: Relay, request: HttpRequest) -> dict[str, object]:
         "tab": "diff" if diff else records.tab,
         "rows": rows if whole_number(rows) is not None else "",
         "held": "1" if held else "",
+        "of": shown.kind if shown else "",
     }
     query = "".join(f"&{name}={value}" for name, value in wanted.items() if value)
     return {
         **_here(found),
         "records": records,
+        "evidence": shown,
         "diff": diff,
         "records_url": f"{reverse('relay', args=[found.pk])}?part=records{query}",
     }

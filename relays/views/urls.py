@@ -15,6 +15,7 @@ from relays.views import (
     session,
     sessions,
     sign_in,
+    tokens,
     vocabulary,
 )
 
@@ -25,6 +26,8 @@ urlpatterns: list[URLPattern] = [
     path("sign-in/", sign_in.sign_in, name="sign_in"),
     path("sign-in/<str:secret>/", sign_in.sign_in_link, name="sign_in_link"),
     path("sign-out/", sign_in.sign_out, name="sign_out"),
+    path("tokens/", tokens.tokens, name="tokens"),
+    path("tokens/<int:pk>/revoke/", tokens.revoke, name="token_revoke"),
     path("live/", live_view.live, name="live"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
