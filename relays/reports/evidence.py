@@ -137,7 +137,7 @@ def _view(relay: Relay, before: int | None) -> Read:
             Cell("leg", span.leg, "leg"), Cell("state", "selected"),
             Cell("span", f"{span.role}: {span.what}", wide=True),
             Cell("spans", span.count, "num"), Cell("digest", span.digest, "sha"), Cell("why", "resident"),
-            Cell("way back", "", "mono"),
+            Cell("way back", "", "mono", wide=True),
         )
         for span in (found.selected if before is None else ())
     ]  # fmt: skip
@@ -146,7 +146,7 @@ def _view(relay: Relay, before: int | None) -> Read:
             Cell("leg", span.leg, "leg"), Cell("state", "elided"),
             Cell("span", f"turn {span.index}" if span.count == 1 else f"turns from {span.index}", wide=True),
             Cell("spans", span.count, "num"), Cell("digest", span.digest, "sha"), Cell("why", span.reason),
-            Cell("way back", span.handle, "mono"),
+            Cell("way back", span.handle, "mono", wide=True),
         )
         for span in found.elided
     ]  # fmt: skip
