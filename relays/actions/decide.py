@@ -22,7 +22,7 @@ from relays.actions.base import (
 )
 from relays.core import policy
 from relays.core.vocabulary import Ask, Cause
-from relays.driver import budgets, causes, effects, finals, gates, git, successor
+from relays.driver import budgets, causes, finals, gates, git, memory_ops, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_gate, ring, topic
 from relays.models import (
     NEXT_LEG,
@@ -112,8 +112,7 @@ def approve(
         have = len({*before, actor.user.pk})
         if have >= rules.approvals:
             change_gate(gate.pk, GateState.APPROVED, frm=[GateState.WAITING], now=moment, error="")
-            if gate.token == Ask.AMBIGUOUS_MEMORY_PROMOTION:
-                effects.decide_promotions(gate, consents=True)
+            memory_ops.decide(gate, consents=True, now=moment)
             if gate.token == Ask.DONE_UNCONFIRMED:
                 _confirm(actor, gate, relay, moment)
             else:
@@ -174,8 +173,7 @@ def refuse(
             detail={"then": then, "carries": list(changes.acts)},
         )
         change_gate(gate.pk, GateState.REFUSED, frm=[GateState.WAITING], now=moment)
-        if gate.token == Ask.AMBIGUOUS_MEMORY_PROMOTION:
-            effects.decide_promotions(gate, consents=False)
+        memory_ops.decide(gate, consents=False, now=moment)
         carried.apply(actor, gate, relay, changes, decision, moment)
         causes.settle(relay, moment, but=gate.pk)
         if then == "stop":

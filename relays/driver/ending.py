@@ -20,7 +20,19 @@ from relays.core.boundary import owes_statement
 from relays.core.lifecycle import GAVE_UP, EndDecision, EndView, has_successor, judge_end
 from relays.core.policy import Policy
 from relays.core.vocabulary import Ask, Cause, Hold, Mode, Reason, token
-from relays.driver import baton_maker, budgets, effects, finals, gates, git, progress, rebaton, starts, successor
+from relays.driver import (
+    baton_maker,
+    budgets,
+    effects,
+    finals,
+    gates,
+    git,
+    memories,
+    progress,
+    rebaton,
+    starts,
+    successor,
+)
 from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, lock, topic
 from relays.driver.claim import Claim
 from relays.driver.measure import Measure, Measured, keep_verdicts
@@ -204,10 +216,12 @@ class Ending:
     def _remember(self, measured: Measured, now: datetime) -> None:
         """What the leg wanted to become memory, by evidence that resolves now: the baton carries what was earned."""
         judged = effects.judge_promotions(self.leg, measured.stores)
-        if judged:
+        lost = memories.found_or_none(self.relay, self.leg, measured.stores)
+        if judged or lost:
             with transaction.atomic():
                 self.claim.hold(now)
                 effects.keep_promotions(self.leg, judged, now)
+                memories.ask_about_found(self.leg, lost, now)
                 bump(topic(self.relay.pk), INBOX)
 
     def _move_on(
