@@ -21,6 +21,7 @@ from relays.actions.base import (
     record,
 )
 from relays.core import policy
+from relays.core.settling import Settling
 from relays.core.vocabulary import Ask, Cause
 from relays.driver import budgets, causes, finals, gates, git, memory_ops, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_gate, ring, topic
@@ -63,12 +64,14 @@ def approve(
     sets: Sequence[str] = (),
     objective: str = "",
     host_dead: bool = False,
+    said: Settling | None = None,
 ) -> GateOutcome:
     """Approve a waiting gate, with changes where wanted; the Nth approval requests the resume (`on_approve`).
 
     `seen` is the digest that the gate's page and `status` show; when what it stands for has changed meanwhile,
     ChangedSinceSeen is raised and nothing happens. `DONE_UNCONFIRMED` approved is the goal confirmed: the relay is
-    done, no leg follows. `OBJECTIVE_DRIFT` approved without a new objective confirms the relay's own.
+    done, no leg follows. `OBJECTIVE_DRIFT` approved without a new objective confirms the relay's own. `said`: what
+    becomes of each assumption (confirmed, where nothing is said) or page fault (tried again, where nothing is said).
     """
     gate, relay = _load(actor, gate_id, "approve", comment)
     tip = _tip(relay)
@@ -82,7 +85,9 @@ def approve(
             raise NotLegalNow(f"approve {gate.pk}: user {actor.user.get_username()} has approved it already")
         if gate.leg and gate.leg.cause == Cause.HOST_LOST and not host_dead:
             raise Usage(f"approve {gate.pk}: the host was lost; confirm that it is dead with --host-dead")
-        changes = carried.check(gate, relay, next_action, answers or {}, region, sets, objective, approves=True)
+        changes = carried.check(
+            gate, relay, next_action, answers or {}, region, sets, objective, approves=True, said=said
+        )
         if gate.token == Ask.DONE_UNCONFIRMED and changes.acts:
             raise Usage(
                 f"approve {gate.pk}: to confirm {gate.token} ends {relay.pk}, so nothing can be carried over; "

@@ -55,7 +55,11 @@ def install(api: NinjaAPI) -> None:
         (Exception, _broke),
     ]
     for kind, answer in handlers:
-        api.add_exception_handler(kind, lambda request, error, answer=answer: answer(error))
+        api.add_exception_handler(kind, _handler(answer))
+
+
+def _handler(answer: Callable[[Any], HttpResponse]) -> Callable[[HttpRequest, Any], HttpResponse]:
+    return lambda request, error: answer(error)
 
 
 def _invalid(error: ValidationError) -> HttpResponse:

@@ -3,9 +3,7 @@
 interface.md, HTTP: "`/api/v1/` (OpenAPI served; token auth, 401 without; errors as problem+json".
 """
 
-from functools import partial
-
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import URLPattern, path, re_path
 from django.utils import timezone
 from ninja import NinjaAPI
@@ -27,6 +25,14 @@ for router in (relays_read.router, hooks.router):
     api.add_router("", router)
 
 
+def _page(request: HttpRequest) -> HttpResponseBase:
+    return docs.page(api, request)
+
+
+def _openapi(request: HttpRequest) -> HttpResponseBase:
+    return docs.openapi(api, request)
+
+
 def _unknown(request: HttpRequest) -> HttpResponse:
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer" or token_of(secret.strip(), timezone.now()) is None:
@@ -39,15 +45,11 @@ def _patterns() -> list[URLPattern]:
     for one in routes:
         one.callback = problems.served(one.callback)
     return [
-        path("", partial_view(docs.page), name="api_docs"),
-        path("openapi.json", problems.served(partial_view(docs.openapi)), name="api_openapi"),
+        path("", _page, name="api_docs"),
+        path("openapi.json", problems.served(_openapi), name="api_openapi"),
         *routes,
         re_path("^.*$", problems.served(_unknown)),
     ]
-
-
-def partial_view(view):  # type: ignore[no-untyped-def]
-    return partial(view, api)
 
 
 urlpatterns = _patterns()

@@ -12,7 +12,7 @@ from relays.core import assumptions, promotion, questions
 from relays.core.pointers import Pointer, PointerError, Verdict, one_line, parse_pointer
 from relays.core.promotion import Outcome
 from relays.core.vocabulary import Ask
-from relays.driver import gates
+from relays.driver import gates, settled
 from relays.models import NEXT_LEG, OPEN_GATES, Assumption, Event, GateEpisode, Leg, Promotion
 from relays.stores.bundle import Stores
 
@@ -26,6 +26,8 @@ def judged(leg: Leg, cited: Sequence[str]) -> assumptions.EffectVerdict:
         return assumptions.EffectVerdict(True, (), None)
     rows = Assumption.objects.filter(leg=leg, key__in=cited)
     assessed = {row.key: assumptions.assess(row.source, row.confidence) for row in rows}
+    if any(found.action is not assumptions.Action.USE for found in assessed.values()) or len(assessed) < len(cited):
+        assessed |= settled.confirmed(leg.relay_id, cited)
     return assumptions.effect(cited, assessed)
 
 

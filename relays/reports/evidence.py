@@ -18,7 +18,8 @@ from relays.core.baton import read
 from relays.core.objective import reconcile
 from relays.models import Assumption, Baton, Call, Decision, Leg, PageFault, Promotion, Relay, ResetTransaction
 from relays.reports import resident, seed
-from relays.reports.relay import AXES, rules_of
+from relays.reports.cells import Cell, amount_of
+from relays.reports.rules import AXES, rules_of
 
 SHOWN = 50
 
@@ -38,16 +39,6 @@ LINES: dict[str, str] = {
     "objective": "objective", "budget": "budget", "resident_view": "view", "assumptions": "assumptions",
     "reset": "resets", "memory": "memory", "cache": "cache",
 }  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """One value of a row. `kind`: text, mono, num, sha, ver, clock, or leg (a number that links to the leg)."""
-
-    label: str
-    value: Any
-    kind: str = "text"
-    wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +104,13 @@ def _budget(relay: Relay, before: int | None) -> Read:
     for axis in budget.left(rules_of(relay).envelope, relay.spent):
         plain = axis.plain
         shown.append((
-            Cell("axis", AXES[axis.axis]), Cell("limit", _amount(plain.get("limit"), axis.axis), "num"),
-            Cell("used", _amount(plain.get("used"), axis.axis), "num"),
-            Cell("left", "unknown" if axis.unknown else _amount(plain.get("left"), axis.axis), "num"),
+            Cell("axis", AXES[axis.axis]), Cell("limit", amount_of(plain.get("limit"), axis.axis), "num"),
+            Cell("used", amount_of(plain.get("used"), axis.axis), "num"),
+            Cell("left", "unknown" if axis.unknown else amount_of(plain.get("left"), axis.axis), "num"),
             Cell("state", "spent" if axis.spent else "low" if axis.low else "" if axis.limit is None else "holds"),
         ))  # fmt: skip
     changed = Decision.objects.filter(relay=relay, act="limit").count()
     return shown, "", f"Limits were changed by {changed} recorded decision{'s' if changed != 1 else ''}."
-
-
-def _amount(value: object, axis: str) -> str:
-    if value is None:
-        return "none"
-    return f"{value} s" if axis == "wall" else str(value)
 
 
 def _view(relay: Relay, before: int | None) -> Read:
@@ -225,7 +210,7 @@ def _cache(relay: Relay, before: int | None) -> Read:
             Cell("written", row.cache_write_5m + row.cache_write_1h, "num"), Cell("at", row.at, "clock"),
         )
         for row in rows
-    ], older, "Calls of the newest leg. Warm: the last one read at least half of its resident tokens from the cache."  # fmt: skip
+    ], older, "Calls of the newest leg; warm: the last one read half of its resident tokens or more."  # fmt: skip
 
 
 _READERS: dict[str, Callable[[Relay, int | None], Read]] = {

@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from relays.core import budget, policy, readout
+from relays.core import budget, readout
 from relays.core.baton import read
 from relays.core.userfacts import UserFact
 from relays.core.vocabulary import Token, token
@@ -34,28 +34,10 @@ from relays.models import (
 from relays.reports import approvals, userfacts
 from relays.reports.gate import headline
 from relays.reports.legs import totals
+from relays.reports.rules import AXES, rules_of
 
 SHOWN = 50
 TABS = ("batons", "boundaries", "evidence", "ledger", "decisions")
-
-
-def rules_of(relay: Relay) -> policy.Policy:
-    """The policy that the relay runs under; one that cannot be read any more shows as the defaults."""
-    try:
-        return policy.from_snapshot(relay.policy)
-    except policy.PolicyError:
-        return policy.build({}, None, {})
-
-
-#: axis of the envelope -> how people call it
-AXES = {
-    "spend": "money",
-    "turns": "turns",
-    "output_tokens": "output tokens",
-    "wall": "running time",
-    "legs": "legs",
-    "queries": "questions",
-}
 
 
 @dataclass(frozen=True, slots=True)
