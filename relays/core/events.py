@@ -24,7 +24,7 @@ KIND_CHARS: Final = 40
 #: declarations that came malformed are numbered from here on, what was told through the query tool from TOLD on; no
 #: agent's own number reaches either
 UNREAD: Final = 2**62
-TOLD: Final = 2**61
+TOLD: Final = UNREAD - 2**40
 SEQ_MAX: Final = TOLD - 1
 PROBLEM_CHARS: Final = 300
 

@@ -43,6 +43,7 @@ WHOLE = {
     "boundary": {"next_actions": ["take issue #2"], "final": False},
     "ask": {"question": "Which port?", "about": "assumption", "step": "the release"},
     "ledger": {"refs": ["commit:" + "a" * 40], "note": "done"},
+    "next_action": {"text": "take issue #2"},
 }
 
 

@@ -1,9 +1,10 @@
-"""An agent that is the official MCP client: it starts `relay mcp` and plays a script of tool calls against its own leg.
+"""An agent that is the official MCP client: it starts `relay mcp` and plays a script of calls against its own leg.
 
-`client.py OUT SCRIPT`: SCRIPT is JSON, a list of steps by leg number ("*" = any other): `[verb, {arguments}]` one call ·
+`client.py OUT SCRIPT`: SCRIPT is JSON, a list of steps by leg number ("*" = any other): `[verb, {arguments}]` a call ·
 `{"do": "commit", "path", "text"}` · `{"do": "remove", "path"}` · `{"do": "event", …}` a line of its own stream ·
 `{"do": "boundary"}` · `{"do": "token", "is"}` another token from here on · `{"do": "shell", "args"}` the command line.
-A text may hold `$SHA`, the commit made last. Each answer goes to `OUT/<leg>.json`; it ends by its own final boundary.
+A text may hold `$SHA`, the commit made last, `$RELAY`, and what lies in `OUT/known.json`. Each answer goes to
+`OUT/<leg>.json`; it ends by its own final boundary.
 """
 
 import json
@@ -22,11 +23,17 @@ ROOT = Path(__file__).parents[3]
 GIT = ("git", "-c", "user.name=Client", "-c", "user.email=client@example.org", "-c", "commit.gpgsign=false")
 
 
+def known(out):
+    place = Path(out) / "known.json"
+    return json.loads(place.read_text()) if place.exists() else {}
+
+
 class Agent:
     def __init__(self, out, steps):
         self.out, self.steps = out, steps
-        self.seq, self.sha, self.said = 0, "", []
+        self.seq, self.said = 0, []
         self.token = os.environ["RELAY_TOKEN"]
+        self.known = {"$RELAY": os.environ["RELAY_ID"], **known(out)}
         self.line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.line.connect(os.environ["RELAY_SOCKET"])
         self.answers = self.line.makefile("rb")
@@ -53,7 +60,9 @@ class Agent:
 
     def filled(self, value):
         if isinstance(value, str):
-            return value.replace("$SHA", self.sha).replace("$LEG", os.environ["RELAY_LEG"])
+            for name, known in self.known.items():
+                value = value.replace(name, known)
+            return value
         if isinstance(value, list):
             return [self.filled(one) for one in value]
         return {key: self.filled(one) for key, one in value.items()} if isinstance(value, dict) else value
@@ -84,7 +93,8 @@ class Agent:
     def commit(self):
         subprocess.run([*GIT, "add", "-A"], check=True)
         subprocess.run([*GIT, "commit", "-q", "-m", "Work"], check=True)
-        self.sha = subprocess.run([*GIT, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+        done = subprocess.run([*GIT, "rev-parse", "HEAD"], check=True, capture_output=True, text=True)
+        self.known["$SHA"] = done.stdout.strip()
 
     def env(self):
         """No more than an agent's own server needs: nothing of the site is in it."""
@@ -121,7 +131,7 @@ def main():
     agent.turn()
     try:
         anyio.run(agent.play)
-    except BaseException as error:
+    except BaseException as error:  # noqa: BLE001 - the test reads it
         agent.said.append({"error": repr(error)})
         agent.close(7)
     agent.boundary(final=True)
