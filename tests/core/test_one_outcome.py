@@ -73,7 +73,9 @@ def test_an_effect_is_admitted_only_where_everything_that_it_cites_may_be_used(c
 
 @given(
     st.builds(
-        residency.Fault, state=words | st.sampled_from(["live", "gone", "tombstoned", "unknown"]), required=st.booleans(),
+        residency.Fault,
+        state=words | st.sampled_from(["live", "gone", "tombstoned", "unknown"]),
+        required=st.booleans(),
         rebuildable=st.booleans(), durability=words | st.sampled_from(["turn", "bounded", "durable"]),
         kind=words | st.sampled_from(sorted(residency.RECALLABLE)),
     )
@@ -91,7 +93,8 @@ def test_a_page_fault_has_one_outcome_and_nothing_but_a_live_record_is_served(fa
 
 @given(
     words | st.sampled_from(["turn", "bounded", "durable"]),
-    st.none() | st.sampled_from(["verified", "dangling", "unknown"]) | words, st.none() | st.booleans(),
+    st.none() | st.sampled_from(["verified", "dangling", "unknown"]) | words,
+    st.none() | st.booleans(),
 )  # fmt: skip
 def test_a_promotion_has_one_outcome_and_becomes_memory_only_by_evidence_or_a_persons_consent(
     durability: str, evidence: str | None, consent: bool | None
