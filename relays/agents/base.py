@@ -87,7 +87,8 @@ def environment(ctx: LegContext, names: Iterable[str] = (), source: Mapping[str,
         RELAY_BATON=ctx.baton_path,
         RELAY_SOCKET=ctx.socket_path,
         RELAY_TOKEN=ctx.token,
-        RELAY_TOOL=tool(),
+        RELAY_TOOL=tool("agent"),
+        RELAY_MCP=tool("mcp"),
         RELAY_MARKER=ctx.marker,
         RELAY_OBJECTIVE=ctx.objective,
         RELAY_DONE_WHEN=ctx.done_when,
@@ -99,9 +100,9 @@ def environment(ctx: LegContext, names: Iterable[str] = (), source: Mapping[str,
     return {name: value.replace("\0", " ") for name, value in env.items()}
 
 
-def tool() -> str:
-    """The command line of the query tool, as a shell takes it: a verb and its arguments follow."""
-    return shlex.join([sys.executable, str(Path(__file__).parents[2] / "manage.py"), "relay", "agent"])
+def tool(shell: str) -> str:
+    """The command line of the query tool, as a shell takes it: `agent`, behind which a verb follows, or `mcp`."""
+    return shlex.join([sys.executable, str(Path(__file__).parents[2] / "manage.py"), "relay", shell])
 
 
 def env_names(value: str) -> tuple[str, ...]:

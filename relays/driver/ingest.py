@@ -191,7 +191,7 @@ class Ingest:
             },
         )
         if new and fault.ask is Ask.UNSERVED_PAGE_FAULT:
-            what = one_line(f"{payload['kind']}:{payload['ref']}", 200)
+            what = one_line(f"{payload['kind']}:{payload['ref']}", 250).replace(" ", "?")  # as an entry writes it
             line = f"page fault: {what}: {fault.outcome}, {one_line(found.evidence if found else fault.reason, 200)}"
             effects.ask(self.leg, Ask.UNSERVED_PAGE_FAULT, line, NEXT_LEG, at)
             bump(INBOX)

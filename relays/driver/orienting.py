@@ -12,7 +12,7 @@ from relays.core.boundary import owes_statement
 from relays.core.externalize import FIXES, STATEMENT
 from relays.core.pointers import one_line
 from relays.core.vocabulary import Hold, Mode, strongest
-from relays.driver import budgets, reload, userfacts
+from relays.driver import budgets, reload, safe_point, userfacts
 from relays.driver.measure import Measure, Measured
 from relays.models import Baton, Check, Verification
 from relays.stores import records
@@ -111,6 +111,9 @@ class Orienting:
         leg = self.leg
         measured = self._look()
         holds = set(measured.safe.holds)
+        green = budgets.policy_of(self.relay).green
+        if green and safe_point.green_failed(self.relay, green, measured.tip):
+            holds.add(Hold.NOT_AT_SAFE_POINT)
         safe = not holds
         if not measured.gate.admit:
             holds.add(Hold.NOT_EXTERNALIZED)

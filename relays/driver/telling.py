@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import F
 from pydantic import ValidationError
 
-from relays.core import assumptions, memory, promotion, querytool
+from relays.core import assumptions, memory, promotion, querytool, region
 from relays.core.eventforms import SCHEMAS
 from relays.core.events import TOLD, Event, first_problem, one_line_problem
 from relays.core.pointers import Answer, Kind, Pointer, PointerError, Verdict, check_ref, parse_pointer
@@ -250,7 +250,7 @@ class Telling:
         if row.outcome == Outcome.PROMOTED:
             memories.supersede(self.relay, row.slug, now, but=row.pk)
             pointer = str(Pointer(Kind.MEMORY, row.slug))
-            return told | {"pointer": pointer, "file": where, "do": "commit that file with your work"}
+            return told | {"pointer": pointer, "file": where, "do": self._commit_it(where)}
         if row.outcome == Outcome.AMBIGUOUS and rewrites:
             line, gate = memories.ask_for(self.leg, "rewrite", row.slug, now, content=row.text, promotion=row)
             return told | {"asked": str(Ask.DESTRUCTIVE_MEMORY_OPERATION), "item": line, "gate": gate}
@@ -259,6 +259,12 @@ class Telling:
             gate = effects.ask(self.leg, Ask.AMBIGUOUS_MEMORY_PROMOTION, line, effects.REMEMBERING, now)
             return told | {"asked": str(Ask.AMBIGUOUS_MEMORY_PROMOTION), "item": line, "gate": gate}
         return told
+
+    def _commit_it(self, where: str) -> str:
+        """A commit with a path outside the region is no progress, so a memory file there goes apart from the work."""
+        if any(region.glob_matches(glob, where) for glob in self.relay.region or region.EVERYTHING):
+            return "commit that file with your work"
+        return "commit that file by itself: it lies outside the region, where no commit counts as progress"
 
     def _destructive(self, act: str, slug: str, now: datetime) -> dict[str, Any]:
         if act != "reset":

@@ -77,7 +77,8 @@ def test_what_an_agent_said_is_in_no_byte_that_the_next_leg_is_given(course: Sta
     assert RECAP.encode() not in seed.bytes and baton == row.text
     assert ResetTransaction.objects.get().seed_digest == seed.digest
     assert {name for name in env if name.startswith("RELAY_")} == {
-        *("RELAY_ID", "RELAY_LEG", "RELAY_BATON", "RELAY_SOCKET", "RELAY_TOKEN", "RELAY_MARKER", "RELAY_TOOL"),
+        *("RELAY_ID", "RELAY_LEG", "RELAY_BATON", "RELAY_SOCKET", "RELAY_TOKEN", "RELAY_MARKER"),
+        *("RELAY_TOOL", "RELAY_MCP"),
         *("RELAY_OBJECTIVE", "RELAY_DONE_WHEN", "RELAY_NEXT_ACTION", "RELAY_FACTS"),
         *("RELAY_WINDOW_TOKENS", "RELAY_CEILING_TOKENS"),
     }

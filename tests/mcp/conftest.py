@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.driver.conftest import course, meanwhile  # noqa: F401 - the same relays
+from tests.driver.conftest import course, killed, meanwhile  # noqa: F401 - the same relays
 
 CLIENT = Path(__file__).parent / "agents" / "client.py"
 
