@@ -92,13 +92,7 @@ def check(
         globs = region.check_region(tuple(new_region)) if new_region else ()
         limits = policy.with_sets(budgets.policy_of(relay), sets) if sets else None
         pin = _pin(gate, relay, new_objective, approves)
-        if limits:
-            done = donewhen.parse(relay.done_when)
-            has_cmd = any(clause.kind == "cmd" for clause in done.clauses)
-            policy.check_goal(limits, prose=done.prose, watch=relay.watch, has_cmd=has_cmd)
-        if globs or pin:
-            bounds = budgets.policy_of(relay).baton
-            rebaton.check_room(pin or relay.pin, relay.done_when, globs or relay.region, bounds)
+        check_fit(relay, limits, pin, globs)
     except (region.RegionError, policy.PolicyError, objective.ObjectiveError, baton.BatonError) as error:
         raise Usage(f"decision: {error}") from error
     for glob in globs:
@@ -124,12 +118,28 @@ def check(
         )
     made = _settled(gate, relay, said or Settling()) if approves else ()
     found = Changes(chosen, answered, tuple(globs), limits, tuple(sets), pin, made)
-    if found.acts and _carried(relay) is None and Baton.objects.filter(relay=relay, current=True).exists():
+    if found.acts and not can_carry(relay):
         raise NotLegalNow(
             f"decision on {gate.pk}: the stored baton of {relay.pk} does not read, so it can carry nothing; "
             "decide without changes, or stop the relay"
         )
     return found
+
+
+def check_fit(relay: Relay, limits: policy.Policy | None, pin: objective.Pin | None, globs: Sequence[str] = ()) -> None:
+    """Raise PolicyError or BatonError where the relay's goal cannot run under these, or no baton could carry them."""
+    if limits:
+        done = donewhen.parse(relay.done_when)
+        has_cmd = any(clause.kind == "cmd" for clause in done.clauses)
+        policy.check_goal(limits, prose=done.prose, watch=relay.watch, has_cmd=has_cmd)
+    if globs or pin:
+        bounds = budgets.policy_of(relay).baton
+        rebaton.check_room(pin or relay.pin, relay.done_when, globs or relay.region, bounds)
+
+
+def can_carry(relay: Relay) -> bool:
+    """Whether the current baton, if there is one, reads, so that a decision can write the next one from it."""
+    return _carried(relay) is not None or not Baton.objects.filter(relay=relay, current=True).exists()
 
 
 def _settled(gate: GateEpisode, relay: Relay, said: Settling) -> tuple[Settled, ...]:
@@ -164,11 +174,11 @@ def _pin(gate: GateEpisode, relay: Relay, stated: str, approves: bool) -> object
     too, unless another approver has made it already.
     """
     if stated.strip():
-        return objective.make_pin(_pin_id(relay), stated)
+        return objective.make_pin(pin_id(relay), stated)
     if gate.token != Ask.OBJECTIVE_DRIFT or not approves:
         return None
     try:
-        own = objective.make_pin(_pin_id(relay), relay.objective)
+        own = objective.make_pin(pin_id(relay), relay.objective)
     except objective.ObjectiveError as error:
         raise Usage(f"decision: the relay's objective cannot stand ({error}); state one with --objective") from error
     carried = _carried(relay)
@@ -176,13 +186,13 @@ def _pin(gate: GateEpisode, relay: Relay, stated: str, approves: bool) -> object
     return None if settled is objective.Reconciliation.PRESERVED else own
 
 
-def _pin_id(relay: Relay) -> str:
+def pin_id(relay: Relay) -> str:
     """The objective's identity: the relay's own, else the one that its baton carries. What names none keeps a person
     from nothing: it is named anew."""
     carried = _carried(relay)
-    for pin_id in (relay.pin_id, carried.objective.pin_id if carried else ""):
+    for name in (relay.pin_id, carried.objective.pin_id if carried else ""):
         try:
-            return objective.make_pin(pin_id, "any").pin_id
+            return objective.make_pin(name, "any").pin_id
         except objective.ObjectiveError:
             continue
     return f"pin-{relay.pk.lower()}"
@@ -265,7 +275,7 @@ def hold_region(relay: Relay, changes: Changes, moment: datetime) -> None:
 
 
 def apply(
-    actor: Actor, gate: GateEpisode, relay: Relay, changes: Changes, decision: Decision, moment: datetime
+    actor: Actor, gate: GateEpisode | None, relay: Relay, changes: Changes, decision: Decision, moment: datetime
 ) -> None:
     """Carry changes into the relay and into a new current baton, in the transaction of the decision that carries them.
 

@@ -15,6 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from relays import access
 from relays.actions import park as parking
+from relays.actions import restate as restating
 from relays.actions import resume as resuming
 from relays.actions import userfacts
 from relays.actions.base import Actor, NotPermitted, Outcome, Refused, Usage
@@ -180,10 +181,11 @@ def _forms(found: Relay) -> list[tuple[str, str]]:
     """Forms that stand for the whole life of the page; a button of a refreshed region names its form."""
     forms = [(name, reverse(f"relay_{name}", args=[found.pk])) for name in ACTS]
     facts = ("facts", reverse("relay_facts", args=[found.pk]))
-    return [*forms, facts, ("verify", reverse("baton_verify", args=[found.pk, 0]))]
+    words = ("restate", reverse("relay_restate", args=[found.pk]))
+    return [*forms, facts, words, ("verify", reverse("baton_verify", args=[found.pk, 0]))]
 
 
-def _act(request: HttpRequest, relay_id: str, act: Callable[[Actor, str], Outcome]) -> HttpResponse:
+def _act(request: HttpRequest, relay_id: str, act: Callable[[Actor, str], Outcome], said: str = "") -> HttpResponse:
     """Carry out one act and go back to the page, which says what follows or why nothing happened."""
     found = access.load_relay(request, relay_id)
     access.require(request, OPERATE)
@@ -194,7 +196,7 @@ def _act(request: HttpRequest, relay_id: str, act: Callable[[Actor, str], Outcom
     except Refused as refusal:
         messages.error(request, str(refusal))
     else:
-        messages.success(request, _said(outcome))
+        messages.success(request, said or _said(outcome))
     response = HttpResponseRedirect(reverse("relay", args=[found.pk]))
     response.status_code = 303
     return response
@@ -223,6 +225,17 @@ def facts(request: HttpRequest, relay_id: str) -> HttpResponse:
     response = HttpResponseRedirect(reverse("relay", args=[found.pk]))
     response.status_code = 303
     return response
+
+
+@require_POST
+def restate(request: HttpRequest, relay_id: str) -> HttpResponse:
+    """A new objective, or other limits of the envelope, with a comment."""
+
+    def act(actor: Actor, comment: str) -> Outcome:
+        stated, sets = request.POST.get("objective", ""), request.POST.get("sets", "").split()
+        return restating.restate(actor, relay_id, new_objective=stated, sets=sets, comment=comment)
+
+    return _act(request, relay_id, act, "Recorded: the next leg is given what stands now.")
 
 
 def actor_of(request: HttpRequest) -> Actor:

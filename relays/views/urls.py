@@ -36,6 +36,7 @@ urlpatterns: list[URLPattern] = [
     path("relays/<str:relay_id>/park/", relay.park, name="relay_park"),
     path("relays/<str:relay_id>/park-now/", relay.park_now, name="relay_park_now"),
     path("relays/<str:relay_id>/facts/", relay.facts, name="relay_facts"),
+    path("relays/<str:relay_id>/restate/", relay.restate, name="relay_restate"),
     path("relays/<str:relay_id>/stop/", relay.stop, name="relay_stop"),
     path("relays/<str:relay_id>/stop-now/", relay.stop_now, name="relay_stop_now"),
     path("relays/<str:relay_id>/resume/", relay.resume, name="relay_resume"),

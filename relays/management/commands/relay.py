@@ -29,6 +29,7 @@ VERBS: dict[str, str] = {
     "readout": "the seven lines of the operator readout",
     "fact": "state a fact that every leg to come is given, or take it back",
     "pin": "pin a pointer that every leg to come is given, or take it back",
+    "restate": "state a new objective, or other limits of the budget",
     "verify": "judge all pointers of a relay's baton again",
     "check-baton": "climb the reader's ladder over a baton file",
     "canonical": "the canonical bytes of a baton file",
