@@ -44,7 +44,8 @@ def routes(api: NinjaAPI) -> tuple[Route, ...]:
     for path, methods in paths.items():
         for method, told in methods.items():
             found.append(Route(
-                method.upper(), path, told.get("summary", ""), " ".join(told.get("description", "").replace("`", "").split()),
+                method.upper(), path, told.get("summary", ""),
+                " ".join(told.get("description", "").replace("`", "").split()),
                 not told.get("security"),
                 tuple((one["name"], one["in"], bool(one.get("required"))) for one in told.get("parameters", ())),
                 tuple((str(code), _schema(answer)) for code, answer in told.get("responses", {}).items()),

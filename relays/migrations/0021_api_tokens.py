@@ -1,4 +1,4 @@
-"""Tokens of the API: hashed, with a role and an expiry."""
+"""Tokens of the API (hashed, with a role and an expiry), and how a person has pages laid out."""
 
 import django.db.models.deletion
 from django.conf import settings
@@ -37,5 +37,22 @@ class Migration(migrations.Migration):
                 "ordering": ["-created_at", "-id"],
                 "indexes": [models.Index(fields=["user", "-created_at"], name="apitoken_of_user")],
             },
+        ),
+        migrations.CreateModel(
+            name="Layout",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("density", models.CharField(default="roomy", max_length=8)),
+                ("first_tab", models.CharField(default="batons", max_length=16)),
+                ("closed", models.JSONField(default=list)),
+                (
+                    "user",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="layout",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
         ),
     ]

@@ -17,6 +17,7 @@ from relays.models.leg import (
     WouldBe,
 )
 from relays.models.live import Heartbeat, Outbox, Pulse, SignInLink, Topic
+from relays.models.person import Layout
 from relays.models.querytool import MemoryOperation, ToolUse
 from relays.models.relay import FINAL_STATUSES, DriverClaim, RegionLease, Relay, RelayStatus, Repository, Request
 from relays.models.session import (
@@ -63,6 +64,7 @@ __all__ = [
     "HookTally",
     "Import",
     "ImportedFile",
+    "Layout",
     "LedgerRow",
     "Leg",
     "LegState",

@@ -22,7 +22,7 @@ from relays.actions.base import Actor, NotPermitted, Outcome, Refused, Usage
 from relays.charts import flat as flat_chart
 from relays.core import readout
 from relays.models import Relay, RelayStatus
-from relays.reports import advisory, diffs, evidence, flat, legs
+from relays.reports import advisory, diffs, evidence, flat, layout, legs
 from relays.reports import relay as report
 from relays.reports import status as status_report
 from relays.reports.acts import acts
@@ -143,6 +143,8 @@ def _side(found: Relay, rights: frozenset[str]) -> dict[str, object]:
 
 def _records(found: Relay, request: HttpRequest) -> dict[str, object]:
     tab, rows = request.GET.get("tab", ""), request.GET.get("rows", "")
+    if not tab and "part" not in request.GET:
+        tab = layout.of(request.user).first_tab
     held = request.GET.get("held") == "1"
     records = report.records(found, tab, before=rows, held_only=held)
     shown = evidence.evidence(found, request.GET.get("of", ""), rows) if records.tab == "evidence" else None

@@ -45,6 +45,7 @@ VERBS: dict[str, str] = {
     "prices": "what a model costs, or which models were seen and have no price",
     "audit": "recompute the chain of decisions",
     "doctor": "check git, database, broker, worker, beat, disk and clock",
+    "layout": "how pages are laid out for a person",
     "token": "make, list or revoke tokens of the API",
     "user": "make a user with a role, or a sign-in link",
     "serve": "web, worker and beat as one (what `make run` does)",
