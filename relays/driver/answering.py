@@ -26,6 +26,7 @@ from relays.driver.measure import Measure
 from relays.driver.orienting import Orienting
 from relays.driver.telling import Telling
 from relays.models import LIVE_STATES, Leg, Relay, ToolUse
+from relays.stores.base import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -61,10 +62,11 @@ class Answering:
             if self._next() >= USES:
                 raise QueryRefused(f"more than {USES} uses of the query tool in one leg: nothing more is answered")
             told = self._carry_out(request.verb, said, now)
-        except QueryRefused as refused:
+        except (QueryRefused, StoreUnavailable) as refused:
+            why = refused.why if isinstance(refused, QueryRefused) else f"a store did not answer: {refused.evidence}"
             if request is not None and self._token_is_ours(request.token) and self._next() < USES:
-                self._record(request, refused.why, 0, now)
-            return _line({"ok": False, "refused": refused.why})
+                self._record(request, why, 0, now)
+            return _line({"ok": False, "refused": why})
         answer = _line({"ok": True, "verb": request.verb, "answer": told})
         self._record(request, "", len(answer), now)
         return answer

@@ -96,10 +96,14 @@ def found(relay: Relay, leg: Leg, stores: Stores) -> list[str]:
         .values_list("slugs", flat=True)
         for slug in slugs
     }
+    # allowed to be gone, and not earned again since: a cursor that was rebuilt lies before it
+    allowed = set(
+        MemoryOperation.objects.filter(relay=relay, act="found", state="done", commit="").values_list("slug", flat=True)
+    )
     lost: list[str] = []
     for what, path in changed:
         slug = names.get(path, "")
-        if not slug or "/" in slug or slug in ours:
+        if not slug or "/" in slug or slug in ours or (slug in allowed and recalling.standing(relay, slug) is None):
             continue
         if what == "D" or (what != "A" and _rewritten(relay, stores, slug, path, cursor)):
             lost.append(slug)

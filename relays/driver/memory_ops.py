@@ -81,6 +81,7 @@ def _settle(one: MemoryOperation, gate: GateEpisode, consents: bool, now: dateti
         values["done_at"] = now  # nothing was done, and nothing is to do
     if consents and one.act == Act.FOUND:
         values |= {"state": State.DONE, "done_at": now, "slugs": [one.slug]}
+        memories.supersede(one.relay, one.slug, now)
     MemoryOperation.objects.filter(pk=one.pk).update(**values)
     if one.promotion_id is not None:
         Promotion.objects.filter(pk=one.promotion_id).update(

@@ -14,13 +14,8 @@ def shield() -> Path:
     return Path(settings.RELAY_VAR) / "shield"
 
 
-def legs_folder() -> Path:
-    """The raw logs of every leg: for people, never for another leg."""
-    return Path(settings.RELAY_VAR) / "legs"
-
-
 def relay_folder(relay_id: str) -> Path:
-    return legs_folder() / relay_id
+    return Path(settings.RELAY_VAR) / "legs" / relay_id
 
 
 def leg_folder(relay_id: str, number: int) -> Path:

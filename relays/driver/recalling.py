@@ -14,13 +14,12 @@ from django.utils import timezone
 
 from relays.core.pointers import Answer, Kind, Pointer, PointerError, Verdict, check_ref
 from relays.core.residency import RECALLABLE, Fault, FaultOutcome, FaultVerdict, judge_fault, state_of
-from relays.driver import places, reload
+from relays.driver import reload
 from relays.models import Baton, LedgerRow, Promotion, Relay, ResetTransaction
 from relays.stores import records
 from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
 from relays.stores.git import GitStore
-from relays.stores.memory import MemoryStore
 
 DIGEST: Final = "digest"
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -79,8 +78,6 @@ def _by_pointer(relay: Relay, store: GitStore, pointer: Pointer, required: bool,
     fault = _fault(pointer.kind, answer, required, durability)
     if fault.outcome is not FaultOutcome.PAGE_IN or stores is None:
         return Judged(fault, str(answer.verdict), answer.evidence)
-    if pointer.kind is Kind.MEMORY and _is_log(stores, pointer.ref):
-        return Judged(FaultVerdict(FaultOutcome.DENY, TRANSCRIPT), str(answer.verdict), "it lies in a leg's own folder")
     try:
         what, raw = records.read(stores, pointer)
     except StoreUnavailable as error:
@@ -118,14 +115,6 @@ def standing(relay: Relay, slug: str) -> Promotion | None:
     """The promotion by which a memory of the relay's repository stands, whichever relay there made it; None: none."""
     rows = Promotion.objects.filter(leg__relay__git_dir=relay.git_dir, slug=slug, outcome="promoted")
     return rows.filter(superseded_at=None).exclude(digest="").order_by("-at", "-pk").first()
-
-
-def _is_log(stores: Stores, slug: str) -> bool:
-    try:
-        place, _ = MemoryStore(stores.memory_root(), stores.memory_within()).read(slug, records.RECORD_BYTES)
-    except StoreUnavailable:
-        return False
-    return records.lies_in(place, places.legs_folder())
 
 
 def _by_digest(relay: Relay, store: GitStore, digest: str, required: bool, durability: str) -> Judged:

@@ -10,7 +10,6 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
 from pydantic import ValidationError
 
 from relays.core import assumptions, memory, promotion, querytool, region
@@ -21,6 +20,7 @@ from relays.core.promotion import Outcome
 from relays.core.querytool import QueryRefused
 from relays.core.vocabulary import Ask
 from relays.driver import effects, memories, reload
+from relays.driver.changes import lock
 from relays.driver.ingest import Ingest
 from relays.models import GateEpisode, LedgerRow, Leg, Promotion, Relay
 from relays.stores.base import StoreUnavailable
@@ -274,7 +274,7 @@ class Telling:
                 raise QueryRefused(f"remember: {act}: {error.why}") from error
         with transaction.atomic():
             self.ingest.claim.hold(now)
-            Relay.objects.filter(pk=self.relay.pk).update(queries_used=F("queries_used"))  # its row, before the gate's
+            lock(self.relay.pk)
             line, gate = memories.ask_for(self.leg, act, slug if act != "reset" else "", now)
         return {
             "recorded": "nothing was done",

@@ -46,8 +46,8 @@ class MemoryStore:
             raise StoreUnavailable("the memory folder cannot be read", where=str(root))
         return {ref: _refused(ref) or _look(root, ref) for ref in refs}
 
-    def read(self, slug: str, limit: int) -> tuple[Path, bytes]:
-        """(where it really lies, its bytes). Raises StoreUnavailable, also for more than `limit` bytes."""
+    def read(self, slug: str, limit: int) -> bytes:
+        """The bytes of one memory. Raises StoreUnavailable, also for more than `limit` bytes."""
         answer = self.resolve([slug])[slug]
         if answer.verdict is not Verdict.VERIFIED or self.root is None:
             raise StoreUnavailable(answer.evidence)
@@ -58,7 +58,7 @@ class MemoryStore:
         raw = read_plain(place, limit, "the memory file")
         if raw is None:
             raise StoreUnavailable("no such memory file")
-        return place, raw
+        return raw
 
 
 def _refused(slug: str) -> Answer | None:

@@ -6,7 +6,6 @@ here; what is read is bounded.
 
 import json
 import os
-from pathlib import Path
 from typing import Final
 
 from relays.core.pointers import Kind, Pointer
@@ -56,8 +55,7 @@ def _issue(stores: Stores, ref: str) -> bytes:
 
 def memory(stores: Stores, slug: str) -> bytes:
     """Raises StoreUnavailable."""
-    _, raw = MemoryStore(stores.memory_root(), stores.memory_within()).read(slug, RECORD_BYTES)
-    return raw
+    return MemoryStore(stores.memory_root(), stores.memory_within()).read(slug, RECORD_BYTES)
 
 
 def memory_slugs(stores: Stores, most: int) -> list[str]:
@@ -128,8 +126,3 @@ def _small(raw: bytes, what: str) -> bytes:
     if len(raw) > RECORD_BYTES:
         raise StoreUnavailable(f"{what}: more than {RECORD_BYTES} bytes")
     return raw
-
-
-def lies_in(path: Path, folder: Path) -> bool:
-    """Whether a resolved path lies in that folder."""
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))

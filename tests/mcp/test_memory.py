@@ -228,3 +228,26 @@ def test_what_is_allowed_while_a_leg_runs_is_carried_out_when_it_has_ended(
     )
     assert seen == [True], "nothing is pulled away under an agent"
     assert not at_tip(relay, "one") and MemoryOperation.objects.get().state == "done"
+
+
+def test_a_memory_folder_that_leads_out_of_the_work_tree_is_neither_written_nor_read(
+    asked: Asked, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.md").write_text("secret\n")
+    link = {"do": "shell", "args": ["done_check"]}
+    repo = make_repo(tmp_path / "repo", {"README.md": "x\n"}, issues=1)
+    (repo / ".relay" / "memory").symlink_to(outside)
+    git(repo, "add", "-A")
+    git(repo, "commit", "-q", "-m", "A link")
+    _, (said,) = asked([work(), link, remember("planted"), ["recall", {"kind": "memory", "ref": "secret"}]], repo=repo)
+    assert "leads out of the work tree" in said[1]["refused"]
+    assert said[2]["verdict"] == "unknown" and "record" not in said[2]
+    assert [place.name for place in outside.iterdir()] == ["secret.md"]
+
+
+def test_a_memory_outside_the_region_is_committed_apart_from_the_work(asked: Asked) -> None:
+    first = {"do": "commit", "path": "src/a.txt", "text": "a\n"}
+    _, (said,) = asked([first, remember("kept")], region=["src/**"])
+    assert "by itself" in said[0]["do"]
