@@ -101,7 +101,7 @@ class Story:
             relay=self.relay, number=number, state=LegState.ENDED if reason else LegState.RUNNING,
             trace=f"tr-{self.relay.pk[-4:]}-{number:04d}", parent_trace=self.legs[-1].trace if self.legs else "",
             model="scripted-1", window_tokens=WINDOW, mark_tokens=MARK, ceiling_tokens=CEILING, cursor_sha=self.cursor,
-            end_sha=sha if reason else "", armed=peak >= MARK, armed_axis="context" if peak >= MARK else "",
+            end_sha=sha if reason else "", turns_digest="1" * 64 if reason and turns else "", armed=peak >= MARK, armed_axis="context" if peak >= MARK else "",
             reason=reason, cause=cause, hold=hold, started_at=began, ended_at=ended, turns=turns,
             resident_tokens=resident[-1] if resident else 0, peak_tokens=max(resident, default=0), peak_turn=turns,
             largest_result=6_000, output_tokens=900 * turns, spend=Decimal("0.07") * turns if priced else Decimal(0),

@@ -155,6 +155,11 @@ def omitted_spans(turns: Sequence[str], *, listed: int = SPANS_LISTED) -> tuple[
     return tuple(spans)
 
 
+def whole_digest(turns: Sequence[str]) -> str:
+    """By what a closed leg's turns are known together: the sha256 over theirs, "" where it had none."""
+    return sha256("".join(turns).encode()).hexdigest() if turns else ""
+
+
 def omitted_total(spans: Iterable[Mapping[str, object]]) -> int:
     """The readout's `omitted=<n>`: how many turns the recorded spans stand for."""
     counts = (span.get("count", 1) for span in spans)

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from relays.core import backoff, budget, donewhen, watch
+from relays.core import backoff, budget, donewhen, reset, watch
 from relays.core import progress as core_progress
 from relays.core.boundary import owes_statement
 from relays.core.lifecycle import GAVE_UP, EndDecision, EndView, has_successor, judge_end
@@ -160,7 +160,7 @@ class Ending:
         self._remember(measured, now)
         parts = baton_maker.gather(self.leg, measured, judged.made)
         # the process tree is gone, so no event follows; nobody waits for the database while they are read
-        turns = successor.turns_of(self.leg) if decision.reason is Reason.ROTATED else None
+        turns = successor.turns_of(self.leg)
         advisory = bool((self.leg.end_decision or {}).get("advisory"))
         with transaction.atomic():
             self.claim.hold(now)
@@ -179,6 +179,7 @@ class Ending:
                 end_sha=at_sha,
                 wip_sha=wip,
                 advisory=advisory,
+                turns_digest=reset.whole_digest(turns.digests),
                 progress=total if judged.made else None,
                 progress_detail=judged.made.detail if judged.made else {},
             )

@@ -1,4 +1,4 @@
-"""What programs that nobody drives said through their hooks."""
+"""What programs that nobody drives said through their hooks; by what a closed leg's turns are known."""
 
 import django.db.models.deletion
 from django.conf import settings
@@ -12,6 +12,11 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.AddField(
+            model_name="leg",
+            name="turns_digest",
+            field=models.CharField(blank=True, default="", max_length=64),
+        ),
         migrations.CreateModel(
             name="HookEvent",
             fields=[

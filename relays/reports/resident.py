@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count
+from django.db.models import Count, QuerySet
 
 from relays.core import readout, residency
 from relays.models import LIVE_STATES, Baton, Leg, PageFault, Relay, ResetTransaction
@@ -31,7 +31,7 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class Elided:
-    """Turns of a closed leg. `handle` names them in the records; `digest` is "" where no rotation recorded one."""
+    """Turns of a closed leg. `handle` names them in the records; `digest` is "" where none was ever recorded."""
 
     leg: int
     index: int
@@ -55,8 +55,12 @@ def newest_leg(relay: Relay) -> Leg | None:
 
 
 def counts(relay: Relay, newest: Leg | None) -> readout.ResidentCounts | None:
-    """The figures of the readout's line; None before a leg has started. At most four queries."""
-    if newest is None:
+    """The figures of the readout's line. At most five queries.
+
+    None before a leg has started, and where a closed leg's turns have no digest: a plan that elides what could not be
+    found again is refused, so nothing is claimed.
+    """
+    if newest is None or _closed(relay).filter(turns_digest="", reset_out=None).exists():
         return None
     found = PageFault.objects.filter(leg__relay=relay).order_by().values_list("leg", "outcome").annotate(n=Count("id"))
     faults = residency.tally_faults((outcome, n) for _, outcome, n in found)
@@ -83,7 +87,7 @@ def view(relay: Relay, before: int | None = None) -> View | None:
     selected += [Selected("recalled", f"{row.kind}:{row.ref}", "", newest.number) for row in served[:SHOWN]]
     if newest.state in LIVE_STATES and newest.turns:
         selected.append(Selected("turn", f"turns 1 to {newest.turns}", "", newest.number, newest.turns))
-    closed = Leg.objects.filter(relay=relay, turns__gt=0).exclude(state__in=LIVE_STATES).order_by("-number")
+    closed = _closed(relay).order_by("-number")
     if before is not None:
         closed = closed.filter(number__lt=before)
     legs = list(closed[: SHOWN + 1])
@@ -93,12 +97,15 @@ def view(relay: Relay, before: int | None = None) -> View | None:
     return View(tuple(selected), tuple(elided), str(shown[-1].number) if len(legs) > SHOWN else "")
 
 
+def _closed(relay: Relay) -> QuerySet[Leg]:
+    return Leg.objects.filter(relay=relay, turns__gt=0).exclude(state__in=LIVE_STATES)
+
+
 def _spans(leg: Leg, rotation: ResetTransaction | None) -> list[Elided]:
     """The turns of one closed leg: as its rotation recorded them, the first few one by one."""
     recorded = list(rotation.omitted or ()) if rotation else []
     if not recorded:
-        why = f"leg {leg.number} closed"
-        return [Elided(leg.number, 1, leg.turns, "", why, f"{leg.trace}/1")]
+        return _planned(leg)
     listed = recorded if len(recorded) <= 4 else recorded[:3]
     spans = [
         Elided(leg.number, span["index"], span.get("count", 1), span["digest"], span["reason"],
@@ -112,6 +119,16 @@ def _spans(leg: Leg, rotation: ResetTransaction | None) -> list[Elided]:
         more = f"{first['reason']}; {len(rest)} digests, the first one shown"
         spans.append(Elided(leg.number, first["index"], count, first["digest"], more, f"{leg.trace}/{first['index']}"))
     return spans
+
+
+def _planned(leg: Leg) -> list[Elided]:
+    """The turns of a leg that handed over nothing yet, by the one digest that was kept when it closed."""
+    span = residency.Span(f"{leg.trace}/1", leg.number, "turn", leg.turns_digest)
+    try:
+        (elided,) = residency.plan([span], open_leg=None).elided
+    except residency.PlanRefused as refused:
+        return [Elided(leg.number, 1, leg.turns, "", f"not yet: {refused}", span.id)]
+    return [Elided(leg.number, 1, leg.turns, elided.digest, elided.reason, elided.id)]
 
 
 def _seed_parts(relay: Relay, leg: Leg) -> list[Mapping[str, Any]]:

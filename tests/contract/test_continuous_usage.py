@@ -140,6 +140,9 @@ def test_the_full_history_remains_recoverable(seen: Seen) -> None:
     for record in seen.resets[: LEGS - 1]:
         number = next(leg["number"] for leg in seen.legs if leg["id"] == record["old_leg_id"])
         assert [span["digest"] for span in record["omitted"]] == turn_digests(seen.events[number])
+    for leg in seen.legs:
+        joined = "".join(turn_digests(seen.events[leg["number"]]))
+        assert leg["turns_digest"] == hashlib.sha256(joined.encode()).hexdigest()
     served = [fault for fault in seen.faults if fault["required"]]
     assert {fault["outcome"] for fault in served} == {"page_in"}
     assert {fault["outcome"] for fault in seen.faults} == {"page_in", "continue_with_pointer"}

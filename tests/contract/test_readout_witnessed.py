@@ -165,6 +165,20 @@ def test_with_each_kind_of_record_withheld_exactly_its_line_reads_not_yet(relay:
     assert status(relay.pk)["readout"] == recomputed(relay.pk), "nothing was taken away for good"
 
 
+def test_a_view_that_elides_without_a_handle_is_not_claimed(relay: Course) -> None:
+    """ "a plan that elides a span without an id or digest is refused"."""
+    viewer = Client()
+    viewer.force_login(reviewer().user)
+    Leg.objects.filter(relay=relay.pk).update(turns_digest="")
+    assert status(relay.pk)["readout"]["resident_view"] == recomputed(relay.pk)["resident_view"], "its rotations tell"
+    with unguarded(), connection.cursor() as cursor:
+        for sql in WITHHELD["reset"]:
+            cursor.execute(sql, [relay.pk])
+    assert status(relay.pk)["readout"]["resident_view"] == "not yet"
+    page = viewer.get(f"/relays/{relay.pk}/?tab=evidence&of=view").content.decode()
+    assert "elided without a digest" in page
+
+
 def test_each_line_links_to_its_records(relay: Course) -> None:
     viewer = Client()
     viewer.force_login(reviewer().user)
