@@ -17,7 +17,8 @@ ARGS_BYTES = 256 * 1024
 def configure(parser: argparse.ArgumentParser) -> None:
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for verb in VERBS.values():
-        one = verbs.add_parser(verb.name, help=verb.what.split(".")[0], description=verb.what)
+        dashed = [verb.name.replace("_", "-")] if "_" in verb.name else []
+        one = verbs.add_parser(verb.name, aliases=dashed, help=verb.what.split(".")[0], description=verb.what)
         one.add_argument("--args", default="", metavar="JSON", help="all arguments as one JSON object, or - for stdin")
         one.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="answer with one JSON value")
         for name, schema in verb.schema.get("properties", {}).items():
@@ -32,11 +33,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    options.verb = options.verb.replace("-", "_")
     given = _given(options)
     try:
         answer = queryline.ask(options.verb, given)
     except QueryRefused as error:
-        refuse(f"agent {options.verb}: {error.why}", Exit.NOT_PERMITTED)
+        refuse(f"agent {options.verb}: {error.why.removeprefix(f'{options.verb}: ')}", Exit.NOT_PERMITTED)
     emit(answer, options.json, lambda: json.dumps(answer, ensure_ascii=False, indent=1))
     return Exit.FINE
 
