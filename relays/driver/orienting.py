@@ -7,6 +7,8 @@ Answers are made from records and stores alone; nothing is written and no comman
 import json
 from typing import Any, Final
 
+from django.utils import timezone
+
 from relays.core import budget
 from relays.core.boundary import owes_statement
 from relays.core.externalize import FIXES, STATEMENT
@@ -14,7 +16,7 @@ from relays.core.pointers import one_line
 from relays.core.vocabulary import Hold, Mode, strongest
 from relays.driver import budgets, reload, safe_point, userfacts
 from relays.driver.measure import Measure, Measured
-from relays.models import Baton, Check, Verification
+from relays.models import Baton, Check, Promotion, Verification
 from relays.stores import records
 from relays.stores.base import StoreUnavailable
 
@@ -86,7 +88,15 @@ class Orienting:
             slugs = records.memory_slugs(reload.stores_for(self.relay, self.measure.git), SLUGS + 1)
         except StoreUnavailable as error:
             return {"slugs": None, "evidence": error.evidence}
-        return {"slugs": slugs[:SLUGS], "more": len(slugs) > SLUGS}
+        standing = Promotion.objects.filter(
+            leg__relay__git_dir=self.relay.git_dir, slug__in=slugs, outcome="promoted", superseded_at=None
+        )
+        gone = set(standing.filter(expires_at__lte=timezone.now()).values_list("slug", flat=True))
+        return {
+            "slugs": [slug for slug in slugs[:SLUGS] if slug not in gone],
+            "expired": sorted(gone),
+            "more": len(slugs) > SLUGS,
+        }
 
     def done_check(self) -> dict[str, Any]:
         """done_when at the tip, clause by clause; a command only from the answer that was kept for the tip."""

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,9 +18,10 @@ from hypothesis import strategies as st
 from relays.core.querytool import VERBS, request_line
 from relays.driver.claim import kernel_lock, take
 from relays.driver.supervised import Supervised
-from relays.models import Event, Leg, LegState, Relay, RelayStatus, ToolUse
+from relays.models import Event, LedgerRow, Leg, LegState, Relay, RelayStatus, ToolUse
 from relays.stores import records
 from relays.stores.base import StoreUnavailable
+from tests.builders import commit, git, head
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 
@@ -113,3 +115,50 @@ def test_a_flood_of_wrong_tokens_is_no_use_and_told_in_one_line(leg: Supervised)
     assert not ToolUse.objects.exists() and not Event.objects.exists()
     (line,) = [one for one in Relay.objects.get(pk=leg.relay.pk).findings if "query tool" in one]
     assert line.startswith("leg 0 query tool: 16 uses refused")
+
+
+def test_each_store_serves_its_record_as_it_stands_at_the_tip(leg: Supervised) -> None:
+    repo = Path(leg.relay.repo)
+    one = commit(
+        repo,
+        {"rows.jsonl": '{"n":1}\n{"n":2}\n', "b.bin": "a\0b", "sub/dir/x.txt": "x\n"},
+        "Say <b>ünïcode</b>\n\nBody.",
+    )
+    git(repo, "checkout", "-q", "-b", "side", "HEAD~1")
+    side = commit(repo, {"side.txt": "side\n"}, "On the side")
+    git(repo, "checkout", "-q", "main")
+    git(repo, "merge", "-q", "--no-ff", "-m", "Merge the side", "side")
+    merge = head(repo)
+    row = LedgerRow.objects.create(
+        id=f"{leg.relay.pk}.0.c1", relay=leg.relay, refs=[f"commit:{one}"], note="n", by="person", at=timezone.now()
+    )
+
+    def text(kind: str, ref: str) -> str:
+        found = ask(leg, "recall", kind=kind, ref=ref)["answer"]
+        assert found["outcome"] == "page_in", found
+        assert hashlib.sha256(found["record"]["text"].encode()).hexdigest() == found["record"]["sha256"]
+        return str(found["record"]["text"])
+
+    said = text("commit", one)
+    assert "Say <b>ünïcode</b>" in said and "Body." in said and '+{"n":2}' in said
+    assert "side.txt" in text("commit", merge) and "On the side" in text("commit", side)
+    assert "Begin" in text("commit", git(repo, "rev-list", "--max-parents=0", "HEAD"))
+    assert text("ledger", "rows.jsonl#L2") == '{"n":2}'
+    assert json.loads(text("ledger", row.pk))["refs"] == [f"commit:{one}"]
+    assert text("file", "sub/dir/x.txt") == "x\n" and text("file", "sub") == "sub/dir/x.txt"
+    assert text("file", "*.jsonl").splitlines() == [".relay/issues.jsonl", "rows.jsonl"]
+    assert text("file", "b.bin").startswith("[binary, 3 bytes")
+    assert json.loads(text("issue", "#1"))["state"] == "open"
+    assert text("digest", leg.relay.objective_digest) == leg.relay.objective
+
+
+def test_a_record_that_is_too_large_to_come_back_cheaply_is_a_persons_to_bring(leg: Supervised) -> None:
+    commit(Path(leg.relay.repo), {"huge.txt": "x" * (records.RECORD_BYTES + 1)}, "Huge")
+    found = ask(leg, "recall", kind="file", ref="huge.txt")["answer"]
+    assert found["outcome"] == "query_user" and found["asked"] == "UNSERVED_PAGE_FAULT" and "record" not in found
+
+
+def test_a_change_that_is_too_large_is_cut_and_says_so(leg: Supervised) -> None:
+    sha = commit(Path(leg.relay.repo), {"huge.txt": "line\n" * 400_000}, "Huge")
+    found = ask(leg, "recall", kind="commit", ref=sha, offset=records.RECORD_BYTES - 100)["answer"]["record"]
+    assert found["text"].endswith("[the change is larger: read the files themselves]\n")

@@ -107,13 +107,15 @@ def test_a_memory_that_has_expired_is_not_served_as_if_it_stood(asked: Asked) ->
     relay, (_, said) = asked(
         [work(), remember("port", durability="bounded"), {"do": "add"}, *DONE],
         [
+            ["orient", {}],
             ["recall", {"kind": "memory", "ref": "port"}],
             ["recall", {"kind": "memory", "ref": "port", "required": True}],
         ],
         between=expires,
     )
-    assert said[0]["outcome"] == "continue_with_pointer" and "expired" in said[0]["evidence"]
-    assert said[1]["outcome"] == "deny" and said[1]["asked"] == "UNSERVED_PAGE_FAULT"
+    assert said[0]["memory"] == {"slugs": [], "expired": ["port"], "more": False}
+    assert said[1]["outcome"] == "continue_with_pointer" and "expired" in said[1]["evidence"]
+    assert said[2]["outcome"] == "deny" and said[2]["asked"] == "UNSERVED_PAGE_FAULT"
     assert at_tip(relay, "port"), "nothing was deleted: that is a person's to allow"
 
 
