@@ -16,7 +16,7 @@ from django.urls import reverse
 from relays.core import budget, reset
 from relays.core.baton import read
 from relays.core.objective import reconcile
-from relays.models import Assumption, Baton, Call, Decision, Leg, PageFault, Promotion, Relay, ResetTransaction
+from relays.models import Assumption, Baton, Call, Decision, Leg, PageFault, Promotion, Relay, ResetTransaction, ToolUse
 from relays.reports import resident, seed
 from relays.reports.cells import Cell, amount_of
 from relays.reports.rules import AXES, rules_of
@@ -33,6 +33,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "resets": ("Reset transactions", "what crossed each rotation, what did not, what the budgets carried over"),
     "memory": ("Promotions", "why an observation did or did not become memory"),
     "cache": ("Cache", "cost only: nothing is decided by it"),
+    "tool": ("Query tool", "what legs asked and told, each use in its order"),
 }
 #: line of the readout -> the kind of records that it rests on
 LINES: dict[str, str] = {
@@ -213,7 +214,20 @@ def _cache(relay: Relay, before: int | None) -> Read:
     ], older, "Calls of the newest leg; warm: the last one read half of its resident tokens or more."  # fmt: skip
 
 
+def _tool(relay: Relay, before: int | None) -> Read:
+    rows, older = _page(ToolUse.objects.filter(leg__relay=relay).select_related("leg"), before)
+    return [
+        (
+            Cell("leg", row.leg.number, "leg"), Cell("use", row.number, "num"), Cell("verb", row.verb, "mono"),
+            Cell("about", row.about, "mono", wide=True),
+            Cell("answer", "refused" if row.refused else "passed", "outcome"),
+            Cell("words", row.words, wide=True), Cell("bytes", row.answer_bytes, "num"), Cell("at", row.at, "clock"),
+        )
+        for row in rows
+    ], older, ""  # fmt: skip
+
+
 _READERS: dict[str, Callable[[Relay, int | None], Read]] = {
     "objective": _objective, "budget": _budget, "view": _view, "faults": _faults, "assumptions": _assumptions,
-    "resets": _resets, "memory": _memory, "cache": _cache,
+    "resets": _resets, "memory": _memory, "cache": _cache, "tool": _tool,
 }  # fmt: skip
