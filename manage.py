@@ -14,6 +14,11 @@ def main() -> int:
         sys.stderr.write(f"Django is not installed for {sys.executable}: run `make run` once, then .venv/bin/python\n")
         return 2
 
+    if sys.argv[1:2] == ["relay"] and sys.argv[2:3] in (["mcp"], ["agent"]):
+        # an agent inside its leg: the site's settings are not read there, and nothing is written
+        from relays.management.commands.relay import run
+
+        return run(sys.argv[2:])
     try:
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:

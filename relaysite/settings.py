@@ -22,6 +22,7 @@ SITE_POLICY = env.policy("SITE_POLICY")
 SITE_PRICES = env.prices("SITE_PRICES")
 SESSION_ROOTS = env.session_roots("SESSION_ROOTS")
 KEEP_TRANSCRIPTS = env.boolean("KEEP_TRANSCRIPTS", False)
+HOOKS_BLOCK_COMPACTION = env.boolean("HOOKS_BLOCK_COMPACTION", False)
 
 INSTALLED_APPS = [
     "django.contrib.auth",

@@ -1,3 +1,3 @@
 from django.urls import include, path
 
-urlpatterns = [path("", include("relays.views.urls"))]
+urlpatterns = [path("api/v1/", include("relays.api.urls")), path("", include("relays.views.urls"))]

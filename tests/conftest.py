@@ -32,6 +32,7 @@ _SETTINGS = (
     "SITE_POLICY",
     "SITE_PRICES",
     "KEEP_TRANSCRIPTS",
+    "HOOKS_BLOCK_COMPACTION",
     "SESSION_ROOTS",
 )
 for _name in _SETTINGS:

@@ -72,6 +72,7 @@ def make_leg(relay: Relay, number: int = 0, *, resident: Sequence[int] = (), **v
         "resident_tokens": resident[-1] if resident else 0,
         "peak_tokens": max(resident, default=0),
         "calls": len(resident),
+        "turns_digest": "1" * 64 if ended and resident else "",
         **values,
     }
     leg = Leg.objects.create(relay=relay, number=number, **made)

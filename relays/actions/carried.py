@@ -12,9 +12,10 @@ from datetime import datetime
 from typing import Any
 
 from relays.actions.base import Actor, Held, NotLegalNow, Usage, record
-from relays.core import baton, budget, donewhen, objective, pointers, policy, region, safepoint
+from relays.core import baton, budget, donewhen, objective, pointers, policy, region, safepoint, settling
+from relays.core.settling import Settled, Settling
 from relays.core.vocabulary import Ask, Extra, StopReason
-from relays.driver import budgets, leases, rebaton
+from relays.driver import budgets, leases, rebaton, settled
 from relays.models import LIVE_STATES, Baton, Decision, Fact, GateEpisode, Leg, Relay
 
 ANSWER_BYTES = 500
@@ -32,6 +33,12 @@ class Changes:
     policy: policy.Policy | None
     sets: tuple[str, ...]
     objective: objective.Pin | None
+    settled: tuple[Settled, ...] = ()
+
+    @property
+    def waived(self) -> frozenset[str]:
+        """Optional pointers that the next baton does without."""
+        return frozenset(one.subject for one in self.settled if one.became == settling.WAIVED)
 
     @property
     def parts(self) -> tuple[tuple[str, dict[str, Any]], ...]:
@@ -46,6 +53,12 @@ class Changes:
             found.append(("limit", {"sets": list(self.sets), "policy": policy.to_snapshot(self.policy)}))
         if self.objective:
             found.append(("objective", {"objective_digest": self.objective.digest}))
+        for one in self.settled:
+            if one.became in (settling.CONFIRMED, settling.REFRESHED):
+                found.append((settled.ACT, {"key": one.subject, "became": one.became}))
+            else:
+                served = {"by": one.text} if one.text else {}
+                found.append(("page_fault", {"record": one.subject, "became": one.became, **served}))
         return tuple(found)
 
     @property
@@ -63,8 +76,12 @@ def check(
     new_objective: str,
     *,
     approves: bool,
+    said: Settling | None = None,
 ) -> Changes:
-    """Check every change before anything is written. `approves`: else it is a refusal that carries them."""
+    """Check every change before anything is written. `approves`: else it is a refusal that carries them.
+
+    `said`: what becomes of each thing that the episode asks about, where it asks about several.
+    """
     chosen = ""
     if next_action.strip():
         choice = safepoint.choose_next_action([next_action])
@@ -75,13 +92,7 @@ def check(
         globs = region.check_region(tuple(new_region)) if new_region else ()
         limits = policy.with_sets(budgets.policy_of(relay), sets) if sets else None
         pin = _pin(gate, relay, new_objective, approves)
-        if limits:
-            done = donewhen.parse(relay.done_when)
-            has_cmd = any(clause.kind == "cmd" for clause in done.clauses)
-            policy.check_goal(limits, prose=done.prose, watch=relay.watch, has_cmd=has_cmd)
-        if globs or pin:
-            bounds = budgets.policy_of(relay).baton
-            rebaton.check_room(pin or relay.pin, relay.done_when, globs or relay.region, bounds)
+        check_fit(relay, limits, pin, globs)
     except (region.RegionError, policy.PolicyError, objective.ObjectiveError, baton.BatonError) as error:
         raise Usage(f"decision: {error}") from error
     for glob in globs:
@@ -92,10 +103,10 @@ def check(
     for text in sets:
         if (key := policy.parse_set(text)[0]) in NO_LIMITS:
             raise Usage(f"--set {key}: no limit, and fixed when a relay starts; a decision changes limits only")
-    said = _answers(gate, relay, answers)
+    answered = _answers(gate, relay, answers)
     live = Leg.objects.filter(relay=relay, state__in=LIVE_STATES).first()
     # an answer to a leg that still runs is carried by that leg's own baton
-    if (chosen or (said and not live)) and not Baton.objects.filter(relay=relay, current=True).exists():
+    if (chosen or (answered and not live)) and not Baton.objects.filter(relay=relay, current=True).exists():
         raise NotLegalNow(
             f"decision on {gate.pk}: no leg of {relay.pk} has ended, so no baton can carry a next action or an answer; "
             "decide without them"
@@ -105,13 +116,55 @@ def check(
             f"decision on {gate.pk}: leg {live.number} of {relay.pk} is {live.state} and names its own next action; "
             "decide without one, or when the leg has ended"
         )
-    found = Changes(chosen, said, tuple(globs), limits, tuple(sets), pin)
-    if found.acts and _carried(relay) is None and Baton.objects.filter(relay=relay, current=True).exists():
+    made = _settled(gate, relay, said or Settling()) if approves else ()
+    found = Changes(chosen, answered, tuple(globs), limits, tuple(sets), pin, made)
+    if found.acts and not can_carry(relay):
         raise NotLegalNow(
             f"decision on {gate.pk}: the stored baton of {relay.pk} does not read, so it can carry nothing; "
             "decide without changes, or stop the relay"
         )
     return found
+
+
+def check_fit(relay: Relay, limits: policy.Policy | None, pin: objective.Pin | None, globs: Sequence[str] = ()) -> None:
+    """Raise PolicyError or BatonError where the relay's goal cannot run under these, or no baton could carry them."""
+    if limits:
+        done = donewhen.parse(relay.done_when)
+        has_cmd = any(clause.kind == "cmd" for clause in done.clauses)
+        policy.check_goal(limits, prose=done.prose, watch=relay.watch, has_cmd=has_cmd)
+    if globs or pin:
+        bounds = budgets.policy_of(relay).baton
+        rebaton.check_room(pin or relay.pin, relay.done_when, globs or relay.region, bounds)
+
+
+def can_carry(relay: Relay) -> bool:
+    """Whether the current baton, if there is one, reads, so that a decision can write the next one from it."""
+    return _carried(relay) is not None or not Baton.objects.filter(relay=relay, current=True).exists()
+
+
+def _settled(gate: GateEpisode, relay: Relay, said: Settling) -> tuple[Settled, ...]:
+    """What becomes of what the episode asks about. An assumption that another approver settled is not settled twice."""
+    subjects: Sequence[str] = ()
+    waivable: Sequence[str] = ()
+    if gate.token == Ask.LOW_CONFIDENCE_ASSUMPTION:
+        done = settled.confirmed(relay.pk, settling.assumptions_of(gate.items))
+        subjects = [key for key in settling.assumptions_of(gate.items) if key not in done or key in said.refresh]
+    elif gate.token == Ask.UNSERVED_PAGE_FAULT:
+        subjects, waivable = settling.faults_of(gate.items), optional_pointers(relay)
+    try:
+        return settling.settle(gate.token, said, subjects=subjects, waivable=waivable)
+    except settling.SettleError as error:
+        raise Usage(f"approve {gate.pk}: {error}") from error
+
+
+def optional_pointers(relay: Relay) -> tuple[str, ...]:
+    """The pointers of the current baton that are no anchors: artifacts, and those of questions and dead ends."""
+    carried = _carried(relay)
+    if carried is None:
+        return ()
+    named = [f"{one.kind}:{one.ref}" for one in carried.artifacts]
+    entries = [pointers.parse_entry(entry)[0] for entry in (*carried.open_questions, *carried.do_not_rederive)]
+    return tuple(dict.fromkeys([*named, *(str(one) for one in entries if one is not None)]))
 
 
 def _pin(gate: GateEpisode, relay: Relay, stated: str, approves: bool) -> objective.Pin | None:
@@ -121,11 +174,11 @@ def _pin(gate: GateEpisode, relay: Relay, stated: str, approves: bool) -> object
     too, unless another approver has made it already.
     """
     if stated.strip():
-        return objective.make_pin(_pin_id(relay), stated)
+        return objective.make_pin(pin_id(relay), stated)
     if gate.token != Ask.OBJECTIVE_DRIFT or not approves:
         return None
     try:
-        own = objective.make_pin(_pin_id(relay), relay.objective)
+        own = objective.make_pin(pin_id(relay), relay.objective)
     except objective.ObjectiveError as error:
         raise Usage(f"decision: the relay's objective cannot stand ({error}); state one with --objective") from error
     carried = _carried(relay)
@@ -133,13 +186,13 @@ def _pin(gate: GateEpisode, relay: Relay, stated: str, approves: bool) -> object
     return None if settled is objective.Reconciliation.PRESERVED else own
 
 
-def _pin_id(relay: Relay) -> str:
+def pin_id(relay: Relay) -> str:
     """The objective's identity: the relay's own, else the one that its baton carries. What names none keeps a person
     from nothing: it is named anew."""
     carried = _carried(relay)
-    for pin_id in (relay.pin_id, carried.objective.pin_id if carried else ""):
+    for name in (relay.pin_id, carried.objective.pin_id if carried else ""):
         try:
-            return objective.make_pin(pin_id, "any").pin_id
+            return objective.make_pin(name, "any").pin_id
         except objective.ObjectiveError:
             continue
     return f"pin-{relay.pk.lower()}"
@@ -222,7 +275,7 @@ def hold_region(relay: Relay, changes: Changes, moment: datetime) -> None:
 
 
 def apply(
-    actor: Actor, gate: GateEpisode, relay: Relay, changes: Changes, decision: Decision, moment: datetime
+    actor: Actor, gate: GateEpisode | None, relay: Relay, changes: Changes, decision: Decision, moment: datetime
 ) -> None:
     """Carry changes into the relay and into a new current baton, in the transaction of the decision that carries them.
 
@@ -247,6 +300,9 @@ def apply(
     if fields:
         Relay.objects.filter(pk=relay.pk).update(**fields)
         relay.refresh_from_db()
+    for one in changes.settled:
+        if one.became in (settling.CONFIRMED, settling.REFRESHED):
+            settled.keep(relay, one.subject, one.became)
     mirrors = []
     for act, changed in changes.parts:
         row = record(
@@ -267,5 +323,11 @@ def apply(
         rebaton.mirror(relay, None, mirrors, moment)
         return
     rebaton.after_decision(
-        relay, current, mirrors=mirrors, next_action=changes.next_action, answers=changes.answers, now=moment
+        relay,
+        current,
+        mirrors=mirrors,
+        next_action=changes.next_action,
+        answers=changes.answers,
+        now=moment,
+        waived=changes.waived,
     )

@@ -21,8 +21,9 @@ from relays.actions.base import (
     record,
 )
 from relays.core import policy
+from relays.core.settling import Settling
 from relays.core.vocabulary import Ask, Cause
-from relays.driver import budgets, causes, effects, finals, gates, git, successor
+from relays.driver import budgets, causes, finals, gates, git, memory_ops, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_gate, ring, topic
 from relays.models import (
     NEXT_LEG,
@@ -63,12 +64,14 @@ def approve(
     sets: Sequence[str] = (),
     objective: str = "",
     host_dead: bool = False,
+    said: Settling | None = None,
 ) -> GateOutcome:
     """Approve a waiting gate, with changes where wanted; the Nth approval requests the resume (`on_approve`).
 
     `seen` is the digest that the gate's page and `status` show; when what it stands for has changed meanwhile,
     ChangedSinceSeen is raised and nothing happens. `DONE_UNCONFIRMED` approved is the goal confirmed: the relay is
-    done, no leg follows. `OBJECTIVE_DRIFT` approved without a new objective confirms the relay's own.
+    done, no leg follows. `OBJECTIVE_DRIFT` approved without a new objective confirms the relay's own. `said`: what
+    becomes of each assumption (confirmed, where nothing is said) or page fault (tried again, where nothing is said).
     """
     gate, relay = _load(actor, gate_id, "approve", comment)
     tip = _tip(relay)
@@ -82,7 +85,9 @@ def approve(
             raise NotLegalNow(f"approve {gate.pk}: user {actor.user.get_username()} has approved it already")
         if gate.leg and gate.leg.cause == Cause.HOST_LOST and not host_dead:
             raise Usage(f"approve {gate.pk}: the host was lost; confirm that it is dead with --host-dead")
-        changes = carried.check(gate, relay, next_action, answers or {}, region, sets, objective, approves=True)
+        changes = carried.check(
+            gate, relay, next_action, answers or {}, region, sets, objective, approves=True, said=said
+        )
         if gate.token == Ask.DONE_UNCONFIRMED and changes.acts:
             raise Usage(
                 f"approve {gate.pk}: to confirm {gate.token} ends {relay.pk}, so nothing can be carried over; "
@@ -112,8 +117,7 @@ def approve(
         have = len({*before, actor.user.pk})
         if have >= rules.approvals:
             change_gate(gate.pk, GateState.APPROVED, frm=[GateState.WAITING], now=moment, error="")
-            if gate.token == Ask.AMBIGUOUS_MEMORY_PROMOTION:
-                effects.decide_promotions(gate, consents=True)
+            memory_ops.decide(gate, consents=True, now=moment)
             if gate.token == Ask.DONE_UNCONFIRMED:
                 _confirm(actor, gate, relay, moment)
             else:
@@ -174,8 +178,7 @@ def refuse(
             detail={"then": then, "carries": list(changes.acts)},
         )
         change_gate(gate.pk, GateState.REFUSED, frm=[GateState.WAITING], now=moment)
-        if gate.token == Ask.AMBIGUOUS_MEMORY_PROMOTION:
-            effects.decide_promotions(gate, consents=False)
+        memory_ops.decide(gate, consents=False, now=moment)
         carried.apply(actor, gate, relay, changes, decision, moment)
         causes.settle(relay, moment, but=gate.pk)
         if then == "stop":

@@ -114,6 +114,15 @@ def _resolved(paths: Sequence[str], anywhere: bool) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def inside_roots(name: str) -> Path | None:
+    """Where an absolute path leads, if that lies inside SESSION_ROOTS; None for every other, whatever is there."""
+    if not name.isprintable() or len(name) > LONGEST_PATH or not Path(name).is_absolute():
+        return None
+    real = _real(Path(name))
+    roots = [_real(Path(root)) for root in settings.SESSION_ROOTS]
+    return real if real is not None and any(root and real.is_relative_to(root) for root in roots) else None
+
+
 def _real(path: Path) -> Path | None:
     """Where a path leads; None where a loop of links leads nowhere."""
     try:

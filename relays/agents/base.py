@@ -6,8 +6,11 @@ gets the baton's path and its leg's names in its environment, and of ours no mor
 
 import os
 import re
+import shlex
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 #: what of our own environment an agent sees; `LC_*` besides
@@ -84,6 +87,8 @@ def environment(ctx: LegContext, names: Iterable[str] = (), source: Mapping[str,
         RELAY_BATON=ctx.baton_path,
         RELAY_SOCKET=ctx.socket_path,
         RELAY_TOKEN=ctx.token,
+        RELAY_TOOL=tool("agent"),
+        RELAY_MCP=tool("mcp"),
         RELAY_MARKER=ctx.marker,
         RELAY_OBJECTIVE=ctx.objective,
         RELAY_DONE_WHEN=ctx.done_when,
@@ -93,6 +98,11 @@ def environment(ctx: LegContext, names: Iterable[str] = (), source: Mapping[str,
         RELAY_CEILING_TOKENS=str(ctx.ceiling_tokens),
     )
     return {name: value.replace("\0", " ") for name, value in env.items()}
+
+
+def tool(shell: str) -> str:
+    """The command line of the query tool, as a shell takes it: `agent`, behind which a verb follows, or `mcp`."""
+    return shlex.join([sys.executable, str(Path(__file__).parents[2] / "manage.py"), "relay", shell])
 
 
 def env_names(value: str) -> tuple[str, ...]:

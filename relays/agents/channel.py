@@ -12,10 +12,12 @@ import shutil
 import socket
 import stat
 import tempfile
+from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from relays.agents.process import AgentProcess
+from relays.core.querytool import is_request
 
 LINE_CAP = 256 * 1024
 STREAM = "stream.ndjson"
@@ -27,6 +29,8 @@ _CHUNK = 65536
 _ANSWERS_CAP = 65536  # bytes that an agent which does not read may leave waiting
 _PEERS_MAX = 32
 _TOOL_ASKS_MAX = 256  # that wait for their answer
+_REPLY_CAP = 1024 * 1024  # bytes of one answer to a use of the query tool
+_QUERIES_MAX = 64  # uses that wait
 
 
 class ChannelError(Exception):
@@ -86,7 +90,16 @@ class _Peer:
     lines: LineReader = field(default_factory=LineReader)
     waiting: bytearray = field(default_factory=bytearray)
     at_end: bool = False  # nothing more comes from it
+    tool: bool = False  # a use of the query tool came over it: it is not the agent's own line
     deaf: bool = False  # nothing more can be sent to it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Query:
+    """A use of the query tool that waits for its answer. Its line holds the token: it is in no file of ours."""
+
+    line: bytes
+    peer: _Peer
 
 
 class Channel:
@@ -112,6 +125,7 @@ class Channel:
         self._asked: _Peer | None = None
         self._tool_asks: dict[bytes, _Peer] = {}  # the line that asked -> who waits for its answer
         self._is_open = True
+        self.queries: deque[Query] = deque()  # to be answered by whoever drives the leg, by `reply`
         self._oversized = 0
         if process is not None:
             self.attach(process)
@@ -199,7 +213,7 @@ class Channel:
     @property
     def connected(self) -> bool:
         """Whether anybody has a connection open."""
-        return any(peer.sock is not None and not peer.at_end for peer in self._peers)
+        return any(peer.sock is not None and not peer.at_end and not peer.tool for peer in self._peers)
 
     @property
     def oversized(self) -> int:
@@ -229,6 +243,15 @@ class Channel:
         if len(peer.waiting) + len(data) > _ANSWERS_CAP:
             return False
         peer.waiting += data
+        self._send(peer)
+        return not peer.deaf
+
+    def reply(self, query: Query, line: bytes) -> bool:
+        """Answer one use of the query tool, without ever waiting; False when nobody is there to hear it."""
+        peer = query.peer
+        if b"\n" in line or peer.deaf or peer not in self._peers or len(peer.waiting) + len(line) >= _REPLY_CAP:
+            return False
+        peer.waiting += line + b"\n"
         self._send(peer)
         return not peer.deaf
 
@@ -281,7 +304,8 @@ class Channel:
         except OSError:
             data = b""
             peer.deaf = True
-        lines = peer.lines.feed(data) if data else peer.lines.finish()
+        found = peer.lines.feed(data) if data else peer.lines.finish()
+        lines = [line for line in found if not self._query(peer, line)]
         for line in lines:
             self._stream.write(line + b"\n")
             self._speaker = peer
@@ -296,6 +320,17 @@ class Channel:
         if peer.waiting:
             self._send(peer)
         return lines
+
+    def _query(self, peer: _Peer, line: bytes) -> bool:
+        """Whether the line is a use of the query tool, which has its own answer; kept apart from the agent's events."""
+        if peer.sock is None or not is_request(line):
+            return False
+        peer.tool = True
+        if len(self.queries) < _QUERIES_MAX:
+            self.queries.append(Query(line, peer))
+        else:
+            peer.deaf = True
+        return True
 
     def _send(self, peer: _Peer) -> None:
         while peer.waiting and not peer.deaf:

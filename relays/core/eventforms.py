@@ -182,6 +182,12 @@ class Ask(Payload):
     step: Annotated[str, BeforeValidator(_filled), Field(max_length=40)] | None = None
 
 
+class NextAction(Payload):
+    """Ours: the one next action, from an agent whose boundaries are asked by somebody else; stands until named anew."""
+
+    text: Short
+
+
 class Ledger(Payload):
     """Ours: appends one ledger row, `<relay>.<leg>.e<seq>`."""
 
@@ -214,6 +220,7 @@ SCHEMAS: Final[Mapping[str, type[Payload]]] = {
     "boundary": Boundary,
     "ask": Ask,
     "ledger": Ledger,
+    "next_action": NextAction,
 }
 
 KINDS: Final = frozenset(SCHEMAS)

@@ -21,9 +21,11 @@ SCHEMA: Final = "relay.event.v1"
 LINE_BYTES: Final = 256 * 1024
 DEPTH: Final = 32
 KIND_CHARS: Final = 40
-#: declarations that came malformed are numbered from here on; no agent's own number reaches it
+#: declarations that came malformed are numbered from here on, what was told through the query tool from TOLD on; no
+#: agent's own number reaches either
 UNREAD: Final = 2**62
-SEQ_MAX: Final = UNREAD - 1
+TOLD: Final = UNREAD - 2**40
+SEQ_MAX: Final = TOLD - 1
 PROBLEM_CHARS: Final = 300
 
 
@@ -74,7 +76,7 @@ def parse_line(line: bytes) -> Parsed:
     try:
         row = _object(line)
     except _Malformed as error:
-        problem = _one_line(str(error))
+        problem = one_line_problem(str(error))
         return Parsed(None, problem=problem, declares=_glimpse(line, problem))
     kind, seq = row.get("kind"), row.get("seq")
     payload = {key: value for key, value in row.items() if key not in {"kind", "seq", "at"}}
@@ -92,9 +94,9 @@ def parse_line(line: bytes) -> Parsed:
         if schema is not None:
             schema.model_validate(payload)
     except _Malformed as error:
-        problem = _one_line(str(error))
+        problem = one_line_problem(str(error))
     except ValidationError as error:
-        problem = _one_line(f"{known_kind}: {_first(error)}")
+        problem = one_line_problem(f"{known_kind}: {first_problem(error)}")
     else:
         event = Event(known_kind, known_seq, at, payload, schema is not None)
         return Parsed(event, known_kind, known_seq, payload)
@@ -156,6 +158,16 @@ def _with_pointer(event: str, payload: dict[str, Any]) -> dict[str, Any]:
             raise _Malformed(f"{event}: ref: must be kind:ref")
         return payload | {"kind": word, "ref": rest}
     return payload
+
+
+def read_object(line: bytes) -> dict[str, Any]:
+    """A line as one JSON object, as strictly as an event: no key twice, no NaN, nothing that no column could hold.
+
+    Raises ValueError, one line that says what is wrong.
+    """
+    if len(line) > LINE_BYTES:
+        raise _Malformed(f"line of {len(line)} bytes, more than {LINE_BYTES}")
+    return _object(line)
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -256,13 +268,13 @@ def _moment(value: object) -> datetime:
         raise _Malformed("at: must be an ISO 8601 time") from error
 
 
-def _first(error: ValidationError) -> str:
+def first_problem(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(str(part) for part in found["loc"])
     why = found["msg"].removeprefix("Value error, ")
     return f"{where}: {why}" if where else why
 
 
-def _one_line(text: str) -> str:
+def one_line_problem(text: str) -> str:
     """A problem quotes hostile text: made printable, one line, and short."""
     return "".join(letter if letter.isprintable() else "�" for letter in text)[:PROBLEM_CHARS]

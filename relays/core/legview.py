@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 from relays.core import usage
-from relays.core.events import UNREAD, Event
+from relays.core.events import TOLD, UNREAD, Event
 from relays.core.sequence import Seen
 
 RECORDS: Final = 4096  # facts, decisions, questions, dead ends, artifacts, open tasks, tools in flight: each
@@ -77,6 +77,7 @@ class LegView:
     tool_errors: int = 0
     unknown_events: int = 0
     unread: int = 0  # declarations that came malformed
+    told: int = 0  # declarations through the query tool
     boundaries: int = 0
     next_actions: tuple[str, ...] = ()
     final: bool = False
@@ -93,6 +94,7 @@ class LegView:
     _declared: dict[str, dict[str, Record]] = field(default_factory=dict)
     _files: dict[str, None] = field(default_factory=dict)
     _started_at: dict[str, int] = field(default_factory=dict)  # tool in flight -> tenth of the window
+    named: str = ""  # the next action that was named apart from a boundary
     _turn_open: bool = False
     _last_main: str = ""
     _resident_before: int | None = None
@@ -101,6 +103,8 @@ class LegView:
         """Fold one event in. False, and nothing changes, for one that was seen, or jumped too far ahead to be ours."""
         if event.seq >= UNREAD:
             self.unread += 1
+        elif event.seq >= TOLD:
+            self.told += 1
         elif not self.seen.take(event.seq):
             return False
         self.last_seq = self.seen.last
@@ -159,7 +163,8 @@ class LegView:
             case "boundary":
                 self._answered()
                 self.boundaries += 1
-                self.next_actions = tuple(payload["next_actions"])
+                # what is named at the boundary itself is newer than what was named before it
+                self.next_actions = tuple(payload["next_actions"]) or ((self.named,) if self.named else ())
                 self.final = payload["final"]
             case "externalized":
                 self.externalized = True
@@ -168,6 +173,8 @@ class LegView:
             case "file_written":
                 self.tree_parked = False
                 self._file(event)
+            case "next_action":
+                self.named = payload["text"]
             case "todo":
                 self._todo(payload)
             case "fact" | "decision" | "open_question" | "dead_end" | "artifact":

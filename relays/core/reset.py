@@ -17,9 +17,10 @@ from relays.core.pointers import PointerError, parse_pointer
 #: the only prose in a seed; the same bytes for every leg of every relay, so that the prefix stays cacheable
 PREAMBLE: Final = (
     "You are one leg of a relay. The goal and the baton below are all that was handed to you; there is no transcript "
-    "and no summary. Check every pointer against the durable store before you rely on it. Do the baton's next action. "
-    "Put everything that the next leg needs into a commit, an issue, a ledger row, a memory file or a tracked file, "
-    "and declare it. At a boundary name exactly one next action.\n"
+    "and no summary. Check every pointer against the durable store before you rely on it: the query tool has orient "
+    "and recall for that, and fact, decision, next_action and externalized to declare with. Do the baton's next "
+    "action. Put everything that the next leg needs into a commit, an issue, a ledger row, a memory file or a tracked "
+    "file, and declare it. At a boundary name exactly one next action.\n"
 )
 
 FACTS_MAX: Final = 64
@@ -152,6 +153,11 @@ def omitted_spans(turns: Sequence[str], *, listed: int = SPANS_LISTED) -> tuple[
     if rest:
         spans.append(OmittedSpan(listed + 1, sha256("".join(rest).encode()).hexdigest(), len(rest)))
     return tuple(spans)
+
+
+def whole_digest(turns: Sequence[str]) -> str:
+    """By what a closed leg's turns are known together: the sha256 over theirs, "" where it had none."""
+    return sha256("".join(turns).encode()).hexdigest() if turns else ""
 
 
 def omitted_total(spans: Iterable[Mapping[str, object]]) -> int:

@@ -70,19 +70,22 @@ def judge_fault(fault: Fault) -> FaultVerdict:
     return FaultVerdict(FaultOutcome.PAGE_IN, "live and rebuildable")
 
 
-def decide_fault_of(payload: Mapping[str, Any], verdict: str = "unknown") -> FaultOutcome:
-    """The outcome for a `page_fault` event. `verdict`: of its pointer; what resolves in a durable store can be read
-    back from it, and what nobody asked for is unknown."""
+def unasked(payload: Mapping[str, Any], verdict: str = "unknown") -> Fault:
+    """The fault of a `page_fault` event. `verdict`: of its pointer; what resolves in a durable store can be read back
+    from it, and what no store was asked about is unknown."""
     state = state_of(verdict)
-    return judge_fault(
-        Fault(
-            state=state,
-            required=payload["required"] is True,
-            rebuildable=state == "live",
-            durability=str(payload["durability"]),
-            kind=str(payload["kind"]),
-        )
-    ).outcome
+    return Fault(
+        state=state,
+        required=payload["required"] is True,
+        rebuildable=state == "live",
+        durability=str(payload["durability"]),
+        kind=str(payload["kind"]),
+    )
+
+
+def decide_fault_of(payload: Mapping[str, Any], verdict: str = "unknown") -> FaultOutcome:
+    """The outcome for a `page_fault` event; see `unasked`."""
+    return judge_fault(unasked(payload, verdict)).outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from django.db import transaction
 
 from relays.agents import process
-from relays.agents.channel import Channel, ChannelError
+from relays.agents.channel import Channel, ChannelError, Query
 from relays.agents.outliving import OutlivingAgent
 from relays.agents.process import AgentProcess
 from relays.core.boundary import Step
@@ -79,6 +79,22 @@ class Attached:
     def rest(self) -> list[bytes]:
         """What can still be read without waiting."""
         return self.channel.drain() if self.channel is not None else []
+
+    def queries(self) -> list[Query]:
+        """The uses of the query tool that wait for their answer, in their order; each is given out once."""
+        if self.channel is None:
+            return []
+        waiting = list(self.channel.queries)
+        self.channel.queries.clear()
+        return waiting
+
+    def waiting_queries(self) -> list[Query]:
+        """The same, left where they are."""
+        return [] if self.channel is None else list(self.channel.queries)
+
+    def reply(self, query: Query, line: bytes) -> None:
+        if self.channel is not None:
+            self.channel.reply(query, line)
 
     def answer(self, line: str) -> None:
         if self.channel is not None:

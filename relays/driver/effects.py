@@ -4,7 +4,7 @@ rules.md: "An effectful step (a fact, decision, ledger row or memory that cites 
 opens"; "Promotion to memory: […] else `ambiguous` (ask) or `refused` […] All outcomes are kept".
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -12,12 +12,23 @@ from relays.core import assumptions, promotion, questions
 from relays.core.pointers import Pointer, PointerError, Verdict, one_line, parse_pointer
 from relays.core.promotion import Outcome
 from relays.core.vocabulary import Ask
-from relays.driver import gates
+from relays.driver import gates, settled
 from relays.models import NEXT_LEG, OPEN_GATES, Assumption, Event, GateEpisode, Leg, Promotion
 from relays.stores.bundle import Stores
 
 #: the step that waits for an ambiguous promotion; no leg does
 REMEMBERING = "promotion to memory"
+
+
+def judged(leg: Leg, cited: Sequence[str]) -> assumptions.EffectVerdict:
+    """May an effect of this leg lean on these assumptions, as they are recorded up to here?"""
+    if not cited:
+        return assumptions.EffectVerdict(True, (), None)
+    rows = Assumption.objects.filter(leg=leg, key__in=cited)
+    assessed = {row.key: assumptions.assess(row.source, row.confidence) for row in rows}
+    if any(found.action is not assumptions.Action.USE for found in assessed.values()) or len(assessed) < len(cited):
+        assessed |= settled.confirmed(leg.relay_id, cited)
+    return assumptions.effect(cited, assessed)
 
 
 def admitted(leg: Leg, kind: str, payload: Mapping[str, Any], now: datetime) -> bool:
@@ -28,9 +39,7 @@ def admitted(leg: Leg, kind: str, payload: Mapping[str, Any], now: datetime) -> 
     cited = [str(key) for key in payload.get("assumes") or ()]
     if not cited:
         return True
-    rows = Assumption.objects.filter(leg=leg, key__in=cited)
-    assessed = {row.key: assumptions.assess(row.source, row.confidence) for row in rows}
-    verdict = assumptions.effect(cited, assessed)
+    verdict = judged(leg, cited)
     what = one_line(str(payload.get("label") or payload.get("note") or payload.get("slug") or ""), 120)
     for key, action, reason in verdict.blocking:
         line = f"{kind.replace('_', ' ')} {what!r} leans on {one_line(key, 120)!r}: {action}, {reason}"
@@ -40,7 +49,8 @@ def admitted(leg: Leg, kind: str, payload: Mapping[str, Any], now: datetime) -> 
 
 def judge_promotions(leg: Leg, stores: Stores | None) -> dict[int, Outcome]:
     """The outcome of each promotion that was not settled when it was asked for; asks the stores, writes nothing."""
-    open_ones = list(Promotion.objects.filter(leg=leg, outcome=Outcome.AMBIGUOUS).order_by("seq"))
+    # one with a digest came through the query tool, which judged it and asked when it was said
+    open_ones = list(Promotion.objects.filter(leg=leg, outcome=Outcome.AMBIGUOUS, digest="").order_by("seq"))
     if not open_ones:
         return {}
     asked = Event.objects.filter(leg=leg, kind="promotion", seq__in=[row.seq for row in open_ones])
@@ -69,13 +79,6 @@ def keep_promotions(leg: Leg, judged: Mapping[int, Outcome], now: datetime) -> N
         Promotion.objects.filter(pk=row.pk).update(outcome=judged[row.pk])
         if judged[row.pk] is Outcome.AMBIGUOUS:
             ask(leg, Ask.AMBIGUOUS_MEMORY_PROMOTION, f"memory:{row.slug}", REMEMBERING, now)
-
-
-def decide_promotions(gate: GateEpisode, *, consents: bool) -> None:
-    """A person's word settles what the episode asked about; in the caller's transaction."""
-    slugs = [item.removeprefix("memory:") for item in gate.items if item.startswith("memory:")]
-    asked = Promotion.objects.filter(leg__relay=gate.relay_id, outcome=Outcome.AMBIGUOUS, slug__in=slugs)
-    asked.update(outcome=Outcome.PROMOTED if consents else Outcome.REFUSED)
 
 
 def ask(leg: Leg, token: Ask, line: str, blocks: str, now: datetime) -> int:

@@ -14,13 +14,25 @@ from django.db import transaction
 from django.db.models import F
 from django.utils import timezone
 
-from relays.core import backoff, budget, donewhen, watch
+from relays.core import backoff, budget, donewhen, reset, watch
 from relays.core import progress as core_progress
 from relays.core.boundary import owes_statement
 from relays.core.lifecycle import GAVE_UP, EndDecision, EndView, has_successor, judge_end
 from relays.core.policy import Policy
 from relays.core.vocabulary import Ask, Cause, Hold, Mode, Reason, token
-from relays.driver import baton_maker, budgets, effects, finals, gates, git, progress, rebaton, starts, successor
+from relays.driver import (
+    baton_maker,
+    budgets,
+    effects,
+    finals,
+    gates,
+    git,
+    memories,
+    progress,
+    rebaton,
+    starts,
+    successor,
+)
 from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, lock, topic
 from relays.driver.claim import Claim
 from relays.driver.measure import Measure, Measured, keep_verdicts
@@ -148,7 +160,7 @@ class Ending:
         self._remember(measured, now)
         parts = baton_maker.gather(self.leg, measured, judged.made)
         # the process tree is gone, so no event follows; nobody waits for the database while they are read
-        turns = successor.turns_of(self.leg) if decision.reason is Reason.ROTATED else None
+        turns = successor.turns_of(self.leg)
         advisory = bool((self.leg.end_decision or {}).get("advisory"))
         with transaction.atomic():
             self.claim.hold(now)
@@ -167,6 +179,7 @@ class Ending:
                 end_sha=at_sha,
                 wip_sha=wip,
                 advisory=advisory,
+                turns_digest=reset.whole_digest(turns.digests),
                 progress=total if judged.made else None,
                 progress_detail=judged.made.detail if judged.made else {},
             )
@@ -204,10 +217,12 @@ class Ending:
     def _remember(self, measured: Measured, now: datetime) -> None:
         """What the leg wanted to become memory, by evidence that resolves now: the baton carries what was earned."""
         judged = effects.judge_promotions(self.leg, measured.stores)
-        if judged:
+        lost = memories.found_or_none(self.relay, self.leg, measured.stores)
+        if judged or lost:
             with transaction.atomic():
                 self.claim.hold(now)
                 effects.keep_promotions(self.leg, judged, now)
+                memories.ask_about_found(self.leg, lost, now)
                 bump(topic(self.relay.pk), INBOX)
 
     def _move_on(

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from hashlib import sha256
 from typing import Final
 
-from relays.core.events import UNREAD, Event
+from relays.core.events import TOLD, Event
 from relays.core.sequence import Seen
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class Heard:
         self._told: list[str] = []
 
     def taken(self, event: Event) -> None:
-        if event.seq >= UNREAD:
+        if event.seq >= TOLD:
             return
         self._digests[event.seq] = _digest(event)
         if len(self._digests) > COMPARED:

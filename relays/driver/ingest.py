@@ -1,5 +1,6 @@
 """Events of a leg into the database: appended once, projected into calls, facts and roll-ups in one transaction."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from decimal import Decimal
@@ -8,21 +9,36 @@ from typing import Any
 from django.db import transaction
 
 from relays.core import assumptions, promotion, residency, usage
-from relays.core.events import UNREAD
+from relays.core.events import TOLD, UNREAD
 from relays.core.events import Event as CoreEvent
 from relays.core.legview import CallView, LegView
-from relays.core.pointers import PointerError, parse_pointer
+from relays.core.pointers import PointerError, one_line, parse_pointer
+from relays.core.vocabulary import Ask
 from relays.driver import budgets, effects, findings, questions, tools
 from relays.driver.changes import INBOX, RELAYS, bump, topic
 from relays.driver.claim import Claim
 from relays.driver.heard import Heard
-from relays.models import Assumption, Call, Event, Fact, LedgerRow, Leg, PageFault, Promotion, Relay, statements
+from relays.driver.recalling import Judged
+from relays.models import (
+    NEXT_LEG,
+    Assumption,
+    Call,
+    Event,
+    Fact,
+    LedgerRow,
+    Leg,
+    PageFault,
+    Promotion,
+    Relay,
+    statements,
+)
 
 FACT_KINDS = {"fact", "decision", "open_question", "dead_end"}
 #: what must not lean on a weak assumption
 TOOLS = {"tool_asked", "tool_started"}
 EFFECTS = {*FACT_KINDS, "ledger", "promotion"}
 REFS_PER_ROW = 64
+FAULTS = 2000  # page faults of a leg that the stores are asked about; a flood of them is not
 
 
 class Ingest:
@@ -37,6 +53,10 @@ class Ingest:
         self.heard = Heard(leg.number)
         self.refused = False  # of the last event that was not taken: it was no replay
         self.touched: set[str] = set()  # message ids whose call grew since the last flush
+        self.fault_of: Callable[[Mapping[str, Any]], Judged] | None = None  # asks the stores, outside a transaction
+        self.faults: dict[int, Judged] = {}  # by number, until they are written
+        self.judged_faults = 0
+        self.settled: dict[int, dict[str, Any]] = {}  # promotions that were judged before they are written
 
     def resume_from_records(self) -> None:
         """After a crash: what is stored is what was seen; fold it again in its order."""
@@ -59,8 +79,15 @@ class Ingest:
         self.heard.taken(event)
         if event.known and event.kind == "usage":
             self.touched.add(event.payload["message_id"])
+        if event.known and event.kind == "page_fault":
+            self._judge_fault(event)
         self.waiting.append((event, now))
         return True
+
+    def _judge_fault(self, event: CoreEvent) -> None:
+        if self.fault_of is not None and event.seq not in self.faults and self.judged_faults < FAULTS:
+            self.judged_faults += 1
+            self.faults[event.seq] = self.fault_of(event.payload)
 
     def flush(self, now: datetime, last: bool = False) -> None:
         """Write all that waits. Raises LostClaim."""
@@ -118,7 +145,8 @@ class Ingest:
                 self._ledger_row(event, at)
         elif event.kind == "ask":
             about, step = str(payload.get("about") or "assumption"), str(payload.get("step") or "")
-            questions.ask(self.leg, event.seq, str(payload["question"]), about=about, step=step, now=at)
+            name = _row_name(event.seq, "q")
+            questions.ask(self.leg, event.seq, str(payload["question"]), about=about, step=step, now=at, name=name)
             bump(INBOX)
         elif event.kind == "assumption":
             found = assumptions.assess(payload["source"], payload.get("confidence"))
@@ -136,28 +164,49 @@ class Ingest:
         elif event.kind in TOOLS and not tools.admitted(self.leg, budgets.policy_of(self.relay), payload, at):
             bump(INBOX)
         elif event.kind == "promotion":
-            Promotion.objects.get_or_create(
-                leg=self.leg,
-                seq=event.seq,
-                defaults={
-                    "slug": str(payload["slug"])[:200],
-                    "durability": str(payload.get("class") or "")[:40],
-                    "outcome": str(promotion.outcome_of(payload, consent=None if admitted else False))[:12],
-                    "at": at,
-                },
-            )
+            self._promotion(event, at, admitted)
         elif event.kind == "page_fault":
-            PageFault.objects.get_or_create(
-                leg=self.leg,
-                seq=event.seq,
-                defaults={
-                    "kind": str(payload["kind"])[:20],
-                    "ref": str(payload["ref"])[:500],
-                    "required": bool(payload["required"]),
-                    "outcome": str(residency.decide_fault_of(payload))[:24],
-                    "at": at,
-                },
-            )
+            self._page_fault(event, at)
+
+    def _promotion(self, event: CoreEvent, at: datetime, admitted: bool) -> None:
+        payload = event.payload
+        outcome = promotion.outcome_of(payload, consent=None if admitted else False)
+        settled = self.settled.pop(event.seq, {}) if admitted else {}
+        Promotion.objects.get_or_create(
+            leg=self.leg,
+            seq=event.seq,
+            defaults={
+                "slug": str(payload["slug"])[:200],
+                "durability": str(payload.get("class") or "")[:40],
+                "outcome": str(outcome)[:12],
+                "evidence": str(payload.get("evidence") or "")[:500],
+                "at": at,
+                **settled,
+            },
+        )
+
+    def _page_fault(self, event: CoreEvent, at: datetime) -> None:
+        """The outcome as the stores gave it; a required record that cannot come is a person's to bring or to waive."""
+        payload = event.payload
+        found = self.faults.pop(event.seq, None)
+        fault = found.fault if found else residency.judge_fault(residency.unasked(payload))
+        _, new = PageFault.objects.get_or_create(
+            leg=self.leg,
+            seq=event.seq,
+            defaults={
+                "kind": str(payload["kind"])[:20],
+                "ref": str(payload["ref"])[:500],
+                "required": bool(payload["required"]),
+                "outcome": str(fault.outcome)[:24],
+                "reason": one_line(f"{fault.reason}{f': {found.evidence}' if found else ''}", 200),
+                "at": at,
+            },
+        )
+        if new and fault.ask is Ask.UNSERVED_PAGE_FAULT:
+            what = one_line(f"{payload['kind']}:{payload['ref']}", 250).replace(" ", "?")  # as an entry writes it
+            line = f"page fault: {what}: {fault.outcome}, {one_line(found.evidence if found else fault.reason, 200)}"
+            effects.ask(self.leg, Ask.UNSERVED_PAGE_FAULT, line, NEXT_LEG, at)
+            bump(INBOX)
 
     def _ledger_row(self, event: CoreEvent, at: datetime) -> None:
         """The row `<relay>.<leg>.e<seq>`: references that are no pointers are left out of it, never stored as text."""
@@ -168,7 +217,7 @@ class Ingest:
             except PointerError:
                 continue
         LedgerRow.objects.get_or_create(
-            id=f"{self.relay.pk}.{self.leg.number}.e{event.seq}",
+            id=f"{self.relay.pk}.{self.leg.number}.{_row_name(event.seq, 'e')}",
             defaults={
                 "relay": self.relay,
                 "leg": self.leg,
@@ -252,6 +301,11 @@ class Ingest:
         changed = {name: value for name, value in rolled.items() if self.rolled.get(name, ...) != value}
         statements.change(Leg, self.leg.pk, {"last_event_at": now, **changed}, sums)
         self.rolled = rolled
+
+
+def _row_name(seq: int, letter: str) -> str:
+    """How a ledger row names what it came from: event `e<seq>`, question `q<seq>`, or use `t<n>` of the query tool."""
+    return f"t{seq - TOLD}" if TOLD <= seq < UNREAD else f"{letter}{seq}"
 
 
 def _tokens(call: CallView) -> dict[str, int]:

@@ -23,6 +23,7 @@ from relays.driver import (
     gates,
     git,
     leases,
+    memory_ops,
     pending,
     rebaton,
     reload,
@@ -94,6 +95,7 @@ class Prepare:
             cursor, next_action = baton.cursor.start_sha, baton.next_action
             self._worktree(cursor)
         self._on_its_branch()
+        memory_ops.carry_out(self.relay)  # what people allowed while a leg ran; no leg's work yet
         laid_back = self._lay_back(row)
         path = self._baton_file(row)
         self._to_starting(cursor, laid_back)

@@ -28,15 +28,16 @@ class Asked:
     pointer: str
 
 
-def ask(leg: Leg, number: int, question: str, *, about: str, step: str, now: datetime) -> Asked:
+def ask(leg: Leg, number: int, question: str, *, about: str, step: str, now: datetime, name: str = "") -> Asked:
     """Ask a person, in the caller's transaction. `number`: of the question in its leg; said again, nothing happens.
 
-    An admitted question is durable by being asked: it is a ledger row, and the next baton points at it as an open
-    question until a person answers it or the row is gone. `step`: what waits for the answer, "" = the next leg.
+    An admitted question is durable by being asked: it is a ledger row (`name`, else `q<number>`), and the next baton
+    points at it as an open question until a person answers it or the row is gone. `step`: what waits for the answer,
+    "" = the next leg.
     """
     relay = lock(leg.relay_id)
     text = questions.line(question)
-    row_id = f"{relay.pk}.{leg.number}.q{number}"
+    row_id = f"{relay.pk}.{leg.number}.{name or f'q{number}'}"
     pointer = str(Pointer(Kind.LEDGER, row_id))
     token = questions.ABOUT[about]
     if LedgerRow.objects.filter(pk=row_id).exists():

@@ -4,7 +4,7 @@ baton.md: "The baton is the least trusted thing in the system. It is data, point
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -246,12 +246,14 @@ def after_decision(
     next_action: str,
     answers: Mapping[str, str],
     now: datetime,
+    waived: Collection[str] = (),
 ) -> Baton:
     """A new current baton of the same closing leg: same cursor and tombstone, the new values, and each decision's row.
 
-    `mirrors`: the decisions, in their order; `answers`: by the question's pointer or its text.
+    `mirrors`: the decisions, in their order; `answers`: by the question's pointer or its text; `waived`: optional
+    pointers that people do without, which leave the baton's lists.
     """
-    was = read(current)
+    was = without(read(current), waived)
     baton = replace(
         was,
         objective=relay.pin,
@@ -265,6 +267,23 @@ def after_decision(
     row = store(relay, current.leg, fitted, "decision", now)
     _owe(relay, Outbox.Kind.GIT_NOTE, str(row.pk), now)
     return row
+
+
+def without(baton: batons.Baton, waived: Collection[str]) -> batons.Baton:
+    """The baton without these pointers in its lists; its anchors (objective, cursor, tombstone) always stay."""
+    if not waived:
+        return baton
+    return replace(
+        baton,
+        open_questions=tuple(entry for entry in baton.open_questions if not _names(entry, waived)),
+        artifacts=tuple(one for one in baton.artifacts if f"{one.kind}:{one.ref}" not in waived),
+        do_not_rederive=tuple(entry for entry in baton.do_not_rederive if not _names(entry, waived)),
+    )
+
+
+def _names(entry: str, waived: Collection[str]) -> bool:
+    pointer, _ = pointers.parse_entry(entry)
+    return pointer is not None and str(pointer) in waived
 
 
 def after_idle(relay: Relay, current: Baton, next_action: str, now: datetime) -> Baton:

@@ -75,7 +75,7 @@ def look(relay: Relay) -> Look | None:
     required = live and owes_statement(Mode(relay.mode), armed=leg.armed, draining=leg.drain_reason)
     measured = measure.look(statement_required=required, candidates=candidates)
     holds = set(measured.safe.holds)
-    if policy.green and _green_failed(relay, policy.green, measured.tip):
+    if policy.green and green_failed(relay, policy.green, measured.tip):
         holds.add(Hold.NOT_AT_SAFE_POINT)
     safe = not holds
     if not measured.gate.admit:
@@ -119,7 +119,7 @@ def _handed_over(relay: Relay) -> tuple[str, ...]:
     return (baton.next_action,) if baton is not None and baton.next_action else ()
 
 
-def _green_failed(relay: Relay, command: str, tip: str) -> bool:
+def green_failed(relay: Relay, command: str, tip: str) -> bool:
     """Whether the kept answer of the green command for this tip is no; without one nothing is held against it."""
     kept = CommandResult.objects.filter(relay=relay, command=command, tip=tip).order_by("-at", "-pk").first()
     return kept is not None and not kept.passed

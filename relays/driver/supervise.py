@@ -4,7 +4,7 @@ import logging
 
 from django.db import DatabaseError, transaction
 
-from relays.driver import advance, budgets
+from relays.driver import advance, budgets, memory_ops
 from relays.driver.changes import RELAYS, bump, fenced, topic
 from relays.driver.claim import AlreadyDriven, Claim, LostClaim, kernel_lock, take
 from relays.driver.supervised import Host
@@ -34,6 +34,7 @@ def supervise(leg_pk: int, host: Host | None = None) -> str:
                 supervisor = Supervisor(leg, claim, host)
                 with fenced(claim.hold):
                     said = supervisor.run()
+                    memory_ops.carry_out(Relay.objects.get(pk=leg.relay_id))
                 well = True
             except (AlreadyDriven, LostClaim):
                 raise

@@ -20,7 +20,8 @@ from relays.core.events import parse_line
 from relays.core.legview import LegView
 from relays.core.lifecycle import EndDecision
 from relays.core.vocabulary import Cause, Mode
-from relays.driver import budgets, commands
+from relays.driver import budgets, commands, recalling
+from relays.driver.answering import Answering
 from relays.driver.attached import Attached
 from relays.driver.backing_off import BackOff
 from relays.driver.boundaries import Boundaries
@@ -61,6 +62,8 @@ class Supervised:
         self.measure = Measure(self.relay, leg, self.policy, self.view, self.commands)
         self.ending = Ending(self.measure, claim, self.policy)
         self.ingest = Ingest(self.relay, leg, claim, self.view)
+        self.ingest.fault_of = lambda payload: recalling.of_event(self.relay, self.measure.git, payload)
+        self.answering = Answering(self.relay, leg, claim, self.ingest, self.measure)
         self.boundaries = Boundaries(self.relay, leg, claim, self.measure)
         self.line = Attached(self.relay, leg, claim)
         self.drain = Drain(self.relay, leg, claim)
@@ -180,8 +183,20 @@ class Supervised:
         last = Boundary.objects.filter(leg=self.leg).order_by("-number").values_list("next_actions", flat=True).first()
         return tuple(last or ())
 
+    def _queries(self) -> None:
+        """Answer the uses of the query tool, after the lines that were read before them, as the agent's own word."""
+        for query in self.line.queries():
+            told = self.view.told
+            answer = self.answering.answer(query.line, timezone.now())
+            if self.answering.ours(query.line):
+                self.last_event = time.monotonic()
+            self.after_boundary += self.view.told - told
+            self.line.reply(query, answer)
+
     def _late_lines(self, lines: Iterable[bytes]) -> None:
         """Lines that are kept and asked about no more: the leg is ending, or its supervisor died before."""
+        for query in self.line.queries():
+            self.line.reply(query, self.answering.refusal())
         for line in lines:
             parsed = parse_line(line)
             if parsed.event is None:

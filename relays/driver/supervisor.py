@@ -22,7 +22,7 @@ from relays.agents.channel import ChannelError
 from relays.agents.process import LaunchError
 from relays.core.backoff import Trouble
 from relays.core.boundary import BoundaryDecision, Step
-from relays.core.events import UNREAD, parse_line
+from relays.core.events import TOLD, parse_line
 from relays.core.vocabulary import Cause, Hold, Mode
 from relays.driver import asked, attached, commands, launching, starts, tools, unheard
 from relays.driver.claim import LostClaim
@@ -131,6 +131,9 @@ class Supervisor(Supervised):
                     return ""
                 if parsed.declares is not None and len(self.queue) < EARLY:
                     self.queue.append(line)
+            if any(self.answering.ours(query.line) for query in self.line.waiting_queries()):
+                self._running()  # an agent that asks where it stands works, whoever speaks for it later
+                return ""
             if self.line.exited and self.line.silent_for_good:
                 return f"the agent exited with {self.line.exit_code} before its first event"
             self._beat()
@@ -166,7 +169,7 @@ class Supervisor(Supervised):
     def _go_on(self) -> str:
         """The agent lives and was taken over: once it is connected again its leg goes on; else it counts as crashed."""
         self._resume()
-        said = Event.objects.filter(leg=self.leg, seq__lt=UNREAD)
+        said = Event.objects.filter(leg=self.leg, seq__lt=TOLD)
         last = said.filter(kind="boundary").order_by("-seq").values_list("seq", flat=True).first() or 0
         self.after_boundary = said.filter(seq__gt=last).count()
         self.asked = not said.filter(seq__gt=last, kind="usage", payload__chain="main").exists()
@@ -205,6 +208,8 @@ class Supervisor(Supervised):
             if self._more_comes():
                 continue
             self.ingest.flush(timezone.now())
+            if not self.queue:
+                self._queries()
             if ended := self._tick():
                 return ended
             if sum(map(len, self.queue)) < WAITING:  # else it waits with its next words, and so cannot end unseen

@@ -4,6 +4,7 @@ from relays.models.baton import Baton, Check, Verification
 from relays.models.counted import Counted
 from relays.models.evidence import Assumption, Call, CommandResult, Event, Fact, PageFault, Promotion
 from relays.models.gate import NEXT_LEG, OPEN_GATES, Decision, GateEpisode, GateState
+from relays.models.hook import HookEvent, HookFollow, HookTally
 from relays.models.ledger import LedgerRow
 from relays.models.leg import (
     LIVE_STATES,
@@ -16,6 +17,8 @@ from relays.models.leg import (
     WouldBe,
 )
 from relays.models.live import Heartbeat, Outbox, Pulse, SignInLink, Topic
+from relays.models.person import Layout
+from relays.models.querytool import MemoryOperation, ToolUse
 from relays.models.relay import FINAL_STATUSES, DriverClaim, RegionLease, Relay, RelayStatus, Repository, Request
 from relays.models.session import (
     FullnessCount,
@@ -32,6 +35,7 @@ from relays.models.session import (
     SessionText,
     SourceFile,
 )
+from relays.models.token import ApiToken
 
 __all__ = [
     "FINAL_STATUSES",
@@ -39,6 +43,7 @@ __all__ = [
     "NEXT_LEG",
     "OPEN_GATES",
     "OPEN_STATES",
+    "ApiToken",
     "Assumption",
     "Baton",
     "Boundary",
@@ -54,12 +59,17 @@ __all__ = [
     "GateEpisode",
     "GateState",
     "Heartbeat",
+    "HookEvent",
+    "HookFollow",
+    "HookTally",
     "Import",
     "ImportedFile",
+    "Layout",
     "LedgerRow",
     "Leg",
     "LegState",
     "Outbox",
+    "MemoryOperation",
     "PageFault",
     "PriceRow",
     "Promotion",
@@ -81,6 +91,7 @@ __all__ = [
     "SignInLink",
     "SourceFile",
     "Tombstone",
+    "ToolUse",
     "Topic",
     "Verification",
     "WouldBe",

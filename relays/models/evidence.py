@@ -103,6 +103,13 @@ class Promotion(models.Model):
     slug = models.CharField(max_length=200)
     durability = models.CharField(max_length=40, default="", blank=True)
     outcome = models.CharField(max_length=12)  # promoted, refused, expired, ambiguous
+    evidence = models.CharField(max_length=500, default="", blank=True)  # the pointer that it named
+    reason = models.CharField(max_length=200, default="", blank=True)
+    digest = models.CharField(max_length=64, default="", blank=True)  # sha256 of the memory's text; "" = not seen here
+    text = models.TextField(default="", blank=True)  # only while a person has to say, or until it is written
+    decided_by = models.CharField(max_length=150, default="", blank=True)  # the person who said; "" = its evidence
+    expires_at = models.DateTimeField(null=True, blank=True)
+    superseded_at = models.DateTimeField(null=True, blank=True)  # a later promotion of the slug took its place
     at = models.DateTimeField()
 
     class Meta:
@@ -119,6 +126,7 @@ class PageFault(models.Model):
     ref = models.CharField(max_length=500)
     required = models.BooleanField()
     outcome = models.CharField(max_length=24)  # page_in, continue_with_pointer, query_user, deny
+    reason = models.CharField(max_length=200, default="", blank=True)
     at = models.DateTimeField()
 
     class Meta:

@@ -10,7 +10,7 @@ class LedgerRow(models.Model):
     """`id` is `<relay>.<leg>.<source><n>`: a reader can tell whose row it is without a look-up.
 
     Source `e` = event `n` of that leg, `q` = a question that it asked, `c` = the command line, `d` = the driver,
-    `p` = a person's decision.
+    `p` = a person's decision, `t` = use `n` of the query tool.
     """
 
     id = models.CharField(primary_key=True, max_length=80)

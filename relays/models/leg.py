@@ -56,6 +56,7 @@ class Leg(models.Model):
 
     # the end decision is recorded before the agent is told; it is finished whatever happens afterwards
     end_decision = models.JSONField(null=True, blank=True)
+    turns_digest = models.CharField(max_length=64, default="", blank=True)  # of all its turns, kept when it closes
     reason = models.CharField(max_length=32, default="", blank=True)
     cause = models.CharField(max_length=20, default="", blank=True)
     hold = models.CharField(max_length=32, default="", blank=True)

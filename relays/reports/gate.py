@@ -36,6 +36,7 @@ from relays.models import (
     Verification,
 )
 from relays.reports import approvals
+from relays.reports.asked import Asked, asked
 from relays.reports.legs import LegRow, holds_by_leg, row
 from relays.stores.base import StoreUnavailable
 from relays.stores.git import GitStore
@@ -134,17 +135,12 @@ class GatePage:
     shown: Shown
     needs_limit: bool
     host_lost: bool
-    carried_objective: str  # what the current baton carries, "" where there is none
+    asked: Asked | None  # None: a stop, which asks nothing but to look
 
     @property
     def confirms(self) -> bool:
         """Approving says that a goal in prose is reached: the relay is done, no leg follows."""
         return self.gate.token == Ask.DONE_UNCONFIRMED
-
-    @property
-    def drift(self) -> bool:
-        """The objective that the baton carries is not the relay's own: approving says which one stands."""
-        return self.gate.token == Ask.OBJECTIVE_DRIFT
 
     @property
     def limit_example(self) -> str:
@@ -279,7 +275,7 @@ def gate_page(gate: GateEpisode, now: datetime, tip: str, problem: str = "") -> 
         decisions=tuple(decisions), have=_approvals(gate, decisions, digest, tip, baton), need=_wanted(relay),
         others=_others(gate), steps=steps, ended=ended, shown=Shown(baton, verification, tip, problem, digest),
         needs_limit=gate.token in _NEEDS_LIMIT, host_lost=bool(leg and leg.cause == Cause.HOST_LOST),
-        carried_objective=carried.objective.text if carried else "",
+        asked=asked(gate, carried, checks),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from relays.core import budget, policy, readout
+from relays.core import budget, readout
 from relays.core.baton import read
 from relays.core.userfacts import UserFact
 from relays.core.vocabulary import Token, token
@@ -34,28 +34,10 @@ from relays.models import (
 from relays.reports import approvals, userfacts
 from relays.reports.gate import headline
 from relays.reports.legs import totals
+from relays.reports.rules import AXES, rules_of
 
 SHOWN = 50
-TABS = ("batons", "boundaries", "ledger", "decisions")
-
-
-def rules_of(relay: Relay) -> policy.Policy:
-    """The policy that the relay runs under; one that cannot be read any more shows as the defaults."""
-    try:
-        return policy.from_snapshot(relay.policy)
-    except policy.PolicyError:
-        return policy.build({}, None, {})
-
-
-#: axis of the envelope -> how people call it
-AXES = {
-    "spend": "money",
-    "turns": "turns",
-    "output_tokens": "output tokens",
-    "wall": "running time",
-    "legs": "legs",
-    "queries": "questions",
-}
+TABS = ("batons", "boundaries", "evidence", "ledger", "decisions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,12 +247,15 @@ class Records:
 
 
 def records(relay: Relay, tab: str = "batons", *, before: str = "", held_only: bool = False) -> Records:
-    """The asked tab; an unknown name is the first one. Three counts and at most three queries for the rows."""
+    """The asked tab (of `evidence` nothing); an unknown name is the first one.
+
+    Three counts and at most three queries for the rows."""
     tab = tab if tab in TABS else TABS[0]
     number = int(before) if before.isascii() and before.isdecimal() and len(before) < 18 else None
     counts = (
         ("batons", "Batons", Baton.objects.filter(relay=relay).count()),
         ("boundaries", "Boundaries and holds", None),
+        ("evidence", "Evidence", None),
         ("ledger", "Ledger", LedgerRow.objects.filter(relay=relay).count()),
         ("decisions", "Decisions", Decision.objects.filter(relay=relay).count()),
     )
@@ -291,7 +276,7 @@ def records(relay: Relay, tab: str = "batons", *, before: str = "", held_only: b
             LedgerRow.objects.filter(relay=relay).select_related("leg").order_by("-at", "-id")[skip : skip + SHOWN + 1]
         )
         ledger, older = rows[:SHOWN], str(skip + SHOWN) if len(rows) > SHOWN else ""
-    else:
+    elif tab == "decisions":
         decisions, older = _page(
             Decision.objects.filter(relay=relay).select_related("actor", "gate").order_by("-seq"), "seq", number
         )

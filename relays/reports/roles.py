@@ -25,6 +25,10 @@ _RIGHTS_OF: dict[str, frozenset[str]] = {
     "admin": RIGHTS,
 }
 
+#: what a token of a program that only sends has: no right of a person; whose it is may operate
+SENDER = "sender"
+TOKEN_ROLES: tuple[str, ...] = (*ROLES, SENDER)
+
 _KEPT = "_relaysite_roles"
 
 
@@ -52,6 +56,18 @@ def may(user: "User | AnonymousUser", right: str) -> bool:
     if right not in RIGHTS:
         raise ValueError(f"{right!r} is no right; rights are {', '.join(sorted(RIGHTS))}.")
     return right in rights_of(user)
+
+
+def narrowed(user: "User", role: str) -> "User":
+    """The user with no more rights than one role has, for this object only; with none where they lost that role's."""
+    rights = _RIGHTS_OF.get(role, frozenset())
+    setattr(user, _KEPT, (role,) if rights and rights <= rights_of(user) else ())
+    return user
+
+
+def may_give(user: "User", role: str) -> bool:
+    """Whether a token of this role may belong to the user: it never holds a right that they do not hold."""
+    return OPERATE in rights_of(user) if role == SENDER else role in ROLES and _RIGHTS_OF[role] <= rights_of(user)
 
 
 def role_words(user: "User | AnonymousUser") -> str:

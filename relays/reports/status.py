@@ -12,13 +12,12 @@ from typing import Any
 
 from django.db.models import Count, OuterRef, Q, Subquery
 
-from relays.core import budget, coverage, fidelity, flatness, readout, reset, residency, verdicts
+from relays.core import budget, coverage, fidelity, flatness, policy, readout, reset, verdicts
 from relays.core.baton import read
 from relays.core.objective import Reconciliation, reconcile
 from relays.core.usage import Buckets, Warmth, warmth
 from relays.core.verdicts import VerdictLine
 from relays.models import (
-    LIVE_STATES,
     OPEN_GATES,
     Assumption,
     Baton,
@@ -28,16 +27,15 @@ from relays.models import (
     GateEpisode,
     Leg,
     LegState,
-    PageFault,
     Promotion,
     Relay,
     RelayStatus,
     ResetTransaction,
 )
-from relays.reports import advisory, seed, userfacts
+from relays.reports import advisory, resident, seed, userfacts
 from relays.reports.gate import branch_tip, seen_digests
 from relays.reports.legs import Held, holds_by_leg
-from relays.reports.relay import rules_of, warned
+from relays.reports.relay import warned
 
 CURRENCY = "USD"
 NOT_BUILT = VerdictLine("not yet", "needs the cost model of a later version", {})
@@ -147,34 +145,45 @@ def _objective(relay: Relay) -> VerdictLine:
 
 
 def operator_readout(relay: Relay) -> readout.Readout:
-    """The seven lines, each from stored records; a line without a record reads `not yet`. At most ten queries."""
-    newest = Leg.objects.filter(relay=relay, started_at__isnull=False).order_by("-number").first()
+    """The seven lines, each from records of its own kind; a line without a record reads `not yet`.
+
+    At most thirteen queries.
+    """
+    newest = resident.newest_leg(relay)
     current = Baton.objects.filter(relay=relay, current=True).first()
     last = ResetTransaction.objects.filter(old_leg__relay=relay).select_related("new_leg").order_by("-id").first()
     seeded = seed.of(last) if last else None
     return readout.build(
         objective=_reconciled(relay, current),
         budget=_left(relay, newest),
-        resident=_resident(relay, newest, last),
+        resident=resident.counts(relay, newest),
         assumptions=_assumptions(relay),
         reset=readout.ResetLine(last.old_trace, last.new_trace, seeded.digest, reset.omitted_total(last.omitted or ()))
         if last and seeded
         else None,
         memory=_memory(relay),
-        cache=_cache(newest),
+        cache=_cache(relay),
     )
 
 
-def _reconciled(relay: Relay, current: Baton | None) -> Reconciliation:
-    """The stated objective against the one that the current baton carries; before the first baton it is established."""
+def _reconciled(relay: Relay, current: Baton | None) -> Reconciliation | None:
+    """The stated objective against the one that the current baton carries; before the first baton it is established.
+
+    None where neither is recorded.
+    """
     if current is None:
-        return reconcile(None, relay.pin)
+        return None if relay.pin.unset else reconcile(None, relay.pin)
     carried = read(current.text).baton
     return reconcile(relay.pin, carried.objective if carried else None)
 
 
-def _left(relay: Relay, newest: Leg | None) -> readout.BudgetLeft:
-    axes = {axis.axis: axis.left for axis in budget.left(rules_of(relay).envelope, relay.spent)}
+def _left(relay: Relay, newest: Leg | None) -> readout.BudgetLeft | None:
+    """None where the policy that the relay started with does not read: its limits are not known then."""
+    try:
+        envelope = policy.from_snapshot(relay.policy).envelope
+    except policy.PolicyError:
+        return None
+    axes = {axis.axis: axis.left for axis in budget.left(envelope, relay.spent)}
     room = newest.ceiling_tokens - newest.resident_tokens if newest and newest.ceiling_tokens else None
     turns, tokens, queries, wall = axes["turns"], axes["output_tokens"], axes["queries"], axes["wall"]
     return readout.BudgetLeft(
@@ -183,22 +192,6 @@ def _left(relay: Relay, newest: Leg | None) -> readout.BudgetLeft:
         context=room,
         queries=queries if isinstance(queries, int) else None,
         time=wall if isinstance(wall, timedelta) else None,
-    )
-
-
-def _resident(relay: Relay, newest: Leg | None, last: ResetTransaction | None) -> readout.ResidentCounts | None:
-    """A leg's own spans are selected until it closes, then elided; its seed's parts and recalled records too."""
-    if newest is None or last is None:
-        return None
-    found = PageFault.objects.filter(leg__relay=relay).order_by().values_list("leg", "outcome").annotate(n=Count("id"))
-    faults = residency.tally_faults((outcome, n) for _, outcome, n in found)
-    recalled = residency.tally_faults((outcome, n) for leg, outcome, n in found if leg == newest.pk).served
-    own = newest.turns if newest.state in LIVE_STATES else 0
-    return readout.ResidentCounts(
-        selected=len(last.contributors or ()) + recalled + own,
-        elided=relay.turns_used - own,
-        served=faults.served,
-        refused=faults.refused,
     )
 
 
@@ -218,8 +211,10 @@ def _memory(relay: Relay) -> readout.MemoryCounts | None:
     )
 
 
-def _cache(newest: Leg | None) -> Warmth | None:
-    call = Call.objects.filter(leg=newest, main=True).order_by("-turn", "-id").first() if newest else None
+def _cache(relay: Relay) -> Warmth | None:
+    """Of the last call of the newest leg that made one."""
+    leg = Leg.objects.filter(relay=relay, calls__gt=0).order_by("-number").first()
+    call = Call.objects.filter(leg=leg, main=True).order_by("-turn", "-id").first() if leg else None
     if call is None:
         return None
     return warmth(

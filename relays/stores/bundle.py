@@ -85,7 +85,7 @@ class Stores:
             case Kind.ISSUE:
                 return self.issues.resolve
             case Kind.MEMORY:
-                return lambda refs: MemoryStore(self.memory_root(), self._memory_within()).resolve(refs)
+                return lambda refs: MemoryStore(self.memory_root(), self.memory_within()).resolve(refs)
             case Kind.LEDGER:
                 return LedgerStore(self.git, self._tip).resolve
             case Kind.FILE:
@@ -107,7 +107,7 @@ class Stores:
             raise StoreUnavailable("the work tree is gone, and the memory folder with it", where=str(base))
         return None if base is None else Path(os.path.normpath(base / root))
 
-    def _memory_within(self) -> Path | None:
+    def memory_within(self) -> Path | None:
         """The work tree that a relative memory folder must stay in, whatever links lie on the way."""
         relative = bool(self._memory_root) and not Path(self._memory_root or "").is_absolute()
         return (self._work_tree or self._known_work_tree()) if relative else None

@@ -80,6 +80,17 @@ class Tracked:
             return Answer(Verdict.DANGLING, "matches no file that is tracked at the tip")
         return Answer(Verdict.VERIFIED, "matches a file that is tracked at the tip")
 
+    def matches(self, glob: str, most: int) -> list[str]:
+        """The paths that a glob, a folder or a name matches, at most `most`; as far as a batch may look."""
+        found: list[str] = []
+        for path in self.paths:
+            if self.left <= 0 or len(found) >= most:
+                break
+            self.left -= 1
+            if glob_matches(glob, path):
+                found.append(path)
+        return found
+
     def _any(self, glob: str) -> bool | None:
         """Whether a path matches; None where too much was asked before."""
         wild = _WILD.search(glob)

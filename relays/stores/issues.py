@@ -55,6 +55,19 @@ class IssueFile:
         """Number -> "open" or "closed", of the well-formed rows; empty where there is no file."""
         return dict(self._rows().states)
 
+    def row(self, number: int) -> dict[str, object] | None:
+        """All that the file says of one issue; None where it says nothing that can be relied on."""
+        if number not in self._rows().states:
+            return None
+        for line in (self._rows().raw or b"").split(b"\n"):
+            try:
+                found = json.loads(line.decode()) if line.strip() else None
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(found, dict) and found.get("number") == number:
+                return found
+        return None
+
     def open_numbers(self) -> list[int]:
         """Numbers of the open issues, smallest first."""
         return sorted(number for number, state in self._rows().states.items() if state == "open")

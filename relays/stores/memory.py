@@ -8,6 +8,7 @@ from typing import Final
 
 from relays.core.pointers import Answer, Kind, PointerError, Verdict, check_ref
 from relays.stores.base import StoreUnavailable
+from relays.stores.plainfile import read_plain
 
 _ABSENT: Final = Answer(Verdict.DANGLING, "no such memory file")
 
@@ -44,6 +45,20 @@ class MemoryStore:
         if not there:
             raise StoreUnavailable("the memory folder cannot be read", where=str(root))
         return {ref: _refused(ref) or _look(root, ref) for ref in refs}
+
+    def read(self, slug: str, limit: int) -> bytes:
+        """The bytes of one memory. Raises StoreUnavailable, also for more than `limit` bytes."""
+        answer = self.resolve([slug])[slug]
+        if answer.verdict is not Verdict.VERIFIED or self.root is None:
+            raise StoreUnavailable(answer.evidence)
+        root = Path(os.path.realpath(self.root))
+        place = Path(os.path.realpath(root / f"{slug}.md"))
+        if not place.is_relative_to(root):  # it was moved since it was judged
+            raise StoreUnavailable("leads out of the memory folder")
+        raw = read_plain(place, limit, "the memory file")
+        if raw is None:
+            raise StoreUnavailable("no such memory file")
+        return raw
 
 
 def _refused(slug: str) -> Answer | None:

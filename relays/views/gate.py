@@ -12,10 +12,12 @@ from django.views.decorators.http import require_POST, require_safe
 from relays import access
 from relays.actions import decide as deciding
 from relays.actions.base import ChangedSinceSeen, NotPermitted, Refused, Usage
+from relays.core import settling
 from relays.core.vocabulary import Ask
 from relays.models import GateEpisode
 from relays.reports import diffs
 from relays.reports import gate as report
+from relays.reports.asked import Subject
 from relays.reports.roles import REVIEW
 from relays.views.parts import part_response
 from relays.views.relay import actor_of
@@ -72,6 +74,7 @@ def _page(
         "changed": False,
         "typed": typed,
         "asked": _asked(page, typed.get("answers")),
+        "subjects": _subjects(page, typed.get("said")),
         "commits": commits,
         "parked": parked,
         "may_review": access.may(request.user, REVIEW),
@@ -87,13 +90,46 @@ def _asked(page: report.GatePage, answers: object) -> list[tuple[report.Question
     return [(question, typed.get(question.ref, "")) for question in page.questions if question.durable]
 
 
+def _subjects(page: report.GatePage, said: object) -> list[tuple[Subject, str, str]]:
+    """What is decided one by one, with the way and the text that were chosen for each."""
+    typed = said if isinstance(said, dict) else {}
+    return [(one, *typed.get(one.ref, (one.ways[0][0], ""))) for one in (page.asked.subjects if page.asked else ())]
+
+
+def _ways(form: QueryDict) -> dict[str, tuple[str, str]]:
+    """Subject -> the way and the text that the form says."""
+    found = {}
+    for name in form:
+        if name.startswith("subject-"):
+            number = name.removeprefix("subject-")
+            found[str(form[name])] = (form.get(f"way-{number}", ""), form.get(f"by-{number}", "").strip())
+    return found
+
+
+def _said(form: QueryDict) -> settling.Settling:
+    ways = _ways(form)
+    for ref, (way, text) in ways.items():
+        if text and way != settling.SERVED:
+            raise Usage(f"{ref[:120]}: a text was written, but another way is chosen; choose “I serve it”, or empty it")
+
+    def chosen(wanted: str) -> list[str]:
+        return [ref for ref, (way, _) in ways.items() if way == wanted]
+
+    return settling.Settling(
+        chosen(settling.CONFIRMED),
+        chosen(settling.REFRESHED),
+        {ref: text for ref, (way, text) in ways.items() if way == settling.SERVED},
+        chosen(settling.WAIVED),
+    )
+
+
 @require_POST
 def decide(request: HttpRequest, pk: int) -> HttpResponse:
     """Approve, refuse or reopen. What changed meanwhile comes back as a fresh page with all that was typed."""
     found = access.load_gate(request, pk)
     access.require(request, REVIEW)
     form = request.POST
-    typed = {name: form.get(name, "") for name in FIELDS} | {"answers": _answers(form)}
+    typed = {name: form.get(name, "") for name in FIELDS} | {"answers": _answers(form), "said": _ways(form)}
     try:
         outcome = _decide(request, found, form)
     except NotPermitted as refusal:
@@ -131,6 +167,7 @@ def _decide(request: HttpRequest, found: GateEpisode, form: QueryDict) -> decidi
             sets=form.get("sets", "").split(),
             objective=form.get("objective", "").strip(),
             host_dead=form.get("host_dead") == "1",
+            said=_said(form),
         )
     if decision in ("refuse", "refuse_stop", "reopen"):
         return deciding.refuse(

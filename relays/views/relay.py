@@ -15,12 +15,14 @@ from django.views.decorators.http import require_POST, require_safe
 
 from relays import access
 from relays.actions import park as parking
+from relays.actions import restate as restating
 from relays.actions import resume as resuming
 from relays.actions import userfacts
 from relays.actions.base import Actor, NotPermitted, Outcome, Refused, Usage
 from relays.charts import flat as flat_chart
+from relays.core import readout
 from relays.models import Relay, RelayStatus
-from relays.reports import advisory, diffs, flat, legs
+from relays.reports import advisory, diffs, evidence, flat, layout, legs
 from relays.reports import relay as report
 from relays.reports import status as status_report
 from relays.reports.acts import acts
@@ -36,8 +38,11 @@ _PARTS = ("head", "kpis", "series", "chart", "legs", "side", "records")
 
 @require_safe
 def relay(request: HttpRequest, relay_id: str) -> HttpResponseBase:
-    """The page; `?part=` one region of it, `?format=csv&of=turns|legs` a table."""
+    """The page; `?part=` one region of it, `?format=csv&of=turns|legs` a table, `?format=text` the operator readout."""
     found = access.load_relay(request, relay_id)
+    if request.GET.get("format") == "text" or _wants_text(request):
+        lines = readout.lines(status_report.operator_readout(found))
+        return HttpResponse("\n".join(lines) + "\n", content_type="text/plain; charset=utf-8")
     if request.GET.get("format") == "csv":
         return _csv(found, request.GET.get("of", "legs"))
     rights = rights_of(request.user)
@@ -57,6 +62,12 @@ def relay(request: HttpRequest, relay_id: str) -> HttpResponseBase:
         "forms": _forms(found),
     }
     return render(request, "relays/relay/page.html", context)
+
+
+def _wants_text(request: HttpRequest) -> bool:
+    """Asked for in the header by a program; a browser names HTML first."""
+    accepted = request.headers.get("Accept", "").partition(",")[0].partition(";")[0].strip()
+    return accepted == "text/plain"
 
 
 def _part(request: HttpRequest, found: Relay, rights: frozenset[str], part: str) -> HttpResponse:
@@ -119,21 +130,24 @@ def _legs(found: Relay, request: HttpRequest) -> dict[str, object]:
 
 
 def _side(found: Relay, rights: frozenset[str]) -> dict[str, object]:
-    lines = status_report.verdict_lines(found)
+    lines, links = status_report.verdict_lines(found), evidence.addresses(found.pk)
     return {
         **_here(found),
         "side": report.side(found),
         "may_state": OPERATE in rights and not found.final,
         "advice": advisory.advice(found),
         "verdicts": list(lines.items()),
-        "readout": report.readout_rows(status_report.operator_readout(found)),
+        "readout": [(*row, links[row[0]]) for row in report.readout_rows(status_report.operator_readout(found))],
     }
 
 
 def _records(found: Relay, request: HttpRequest) -> dict[str, object]:
     tab, rows = request.GET.get("tab", ""), request.GET.get("rows", "")
+    if not tab and "part" not in request.GET:
+        tab = layout.of(request.user).first_tab
     held = request.GET.get("held") == "1"
     records = report.records(found, tab, before=rows, held_only=held)
+    shown = evidence.evidence(found, request.GET.get("of", ""), rows) if records.tab == "evidence" else None
     diff = None
     if tab == "diff" and found.status == RelayStatus.DONE:
         tip, problem = branch_tip(found)
@@ -142,11 +156,13 @@ def _records(found: Relay, request: HttpRequest) -> dict[str, object]:
         "tab": "diff" if diff else records.tab,
         "rows": rows if whole_number(rows) is not None else "",
         "held": "1" if held else "",
+        "of": shown.kind if shown else "",
     }
     query = "".join(f"&{name}={value}" for name, value in wanted.items() if value)
     return {
         **_here(found),
         "records": records,
+        "evidence": shown,
         "diff": diff,
         "records_url": f"{reverse('relay', args=[found.pk])}?part=records{query}",
     }
@@ -167,10 +183,11 @@ def _forms(found: Relay) -> list[tuple[str, str]]:
     """Forms that stand for the whole life of the page; a button of a refreshed region names its form."""
     forms = [(name, reverse(f"relay_{name}", args=[found.pk])) for name in ACTS]
     facts = ("facts", reverse("relay_facts", args=[found.pk]))
-    return [*forms, facts, ("verify", reverse("baton_verify", args=[found.pk, 0]))]
+    words = ("restate", reverse("relay_restate", args=[found.pk]))
+    return [*forms, facts, words, ("verify", reverse("baton_verify", args=[found.pk, 0]))]
 
 
-def _act(request: HttpRequest, relay_id: str, act: Callable[[Actor, str], Outcome]) -> HttpResponse:
+def _act(request: HttpRequest, relay_id: str, act: Callable[[Actor, str], Outcome], said: str = "") -> HttpResponse:
     """Carry out one act and go back to the page, which says what follows or why nothing happened."""
     found = access.load_relay(request, relay_id)
     access.require(request, OPERATE)
@@ -181,7 +198,7 @@ def _act(request: HttpRequest, relay_id: str, act: Callable[[Actor, str], Outcom
     except Refused as refusal:
         messages.error(request, str(refusal))
     else:
-        messages.success(request, _said(outcome))
+        messages.success(request, said or _said(outcome))
     response = HttpResponseRedirect(reverse("relay", args=[found.pk]))
     response.status_code = 303
     return response
@@ -210,6 +227,17 @@ def facts(request: HttpRequest, relay_id: str) -> HttpResponse:
     response = HttpResponseRedirect(reverse("relay", args=[found.pk]))
     response.status_code = 303
     return response
+
+
+@require_POST
+def restate(request: HttpRequest, relay_id: str) -> HttpResponse:
+    """A new objective, or other limits of the envelope, with a comment."""
+
+    def act(actor: Actor, comment: str) -> Outcome:
+        stated, sets = request.POST.get("objective", ""), request.POST.get("sets", "").split()
+        return restating.restate(actor, relay_id, new_objective=stated, sets=sets, comment=comment)
+
+    return _act(request, relay_id, act, "Recorded: the next leg is given what stands now.")
 
 
 def actor_of(request: HttpRequest) -> Actor:

@@ -18,6 +18,7 @@ from relays.reports import session_calls, session_texts
 from relays.reports.as_relay import as_relay
 from relays.reports.flat import reduced
 from relays.reports.roles import rights_of
+from relays.reports.signals import signals
 from relays.views.csvfile import csv_response
 from relays.views.parts import part_response
 
@@ -173,4 +174,4 @@ def _calls(found: Session, request: HttpRequest) -> dict[str, object]:
 
 
 def _side(found: Session, legs: list[SessionLeg | report.LegMark]) -> dict[str, object]:
-    return {**_here(found), "files": report.files(found), "kpis": report.kpis(found, legs)}
+    return {**_here(found), "files": report.files(found), "kpis": report.kpis(found, legs), "signals": signals(found)}

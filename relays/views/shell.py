@@ -8,6 +8,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
+from relays.reports import layout
 from relays.reports.needs_you import waiting_count
 from relays.reports.roles import READ, may, role_words
 
@@ -44,4 +45,5 @@ def shell(request: HttpRequest) -> dict[str, object]:
         "waiting_count": count,
         "nav": _nav(match.url_name or "" if match else ""),
         "role_words": cache(lambda: role_words(user)),
+        "layout": cache(lambda: layout.of(user)),
     }

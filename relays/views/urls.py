@@ -7,6 +7,7 @@ from relays.views import (
     gate,
     health,
     imports,
+    layout,
     leg,
     live_view,
     needs_you,
@@ -16,6 +17,7 @@ from relays.views import (
     session,
     sessions,
     sign_in,
+    tokens,
     vocabulary,
 )
 
@@ -26,6 +28,9 @@ urlpatterns: list[URLPattern] = [
     path("sign-in/", sign_in.sign_in, name="sign_in"),
     path("sign-in/<str:secret>/", sign_in.sign_in_link, name="sign_in_link"),
     path("sign-out/", sign_in.sign_out, name="sign_out"),
+    path("tokens/", tokens.tokens, name="tokens"),
+    path("tokens/<int:pk>/revoke/", tokens.revoke, name="token_revoke"),
+    path("layout/", layout.layout, name="layout"),
     path("live/", live_view.live, name="live"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),
@@ -34,6 +39,7 @@ urlpatterns: list[URLPattern] = [
     path("relays/<str:relay_id>/park/", relay.park, name="relay_park"),
     path("relays/<str:relay_id>/park-now/", relay.park_now, name="relay_park_now"),
     path("relays/<str:relay_id>/facts/", relay.facts, name="relay_facts"),
+    path("relays/<str:relay_id>/restate/", relay.restate, name="relay_restate"),
     path("relays/<str:relay_id>/stop/", relay.stop, name="relay_stop"),
     path("relays/<str:relay_id>/stop-now/", relay.stop_now, name="relay_stop_now"),
     path("relays/<str:relay_id>/resume/", relay.resume, name="relay_resume"),

@@ -44,6 +44,7 @@ WHOLE = {
     "boundary": {"next_actions": ["take issue #2"], "final": False},
     "ask": {"question": "Which port?", "about": "assumption", "step": "the release"},
     "ledger": {"refs": ["commit:" + "a" * 40], "note": "done"},
+    "next_action": {"text": "take issue #2"},
 }
 
 
@@ -331,6 +332,6 @@ def test_what_meant_no_declaration_declares_nothing(raw):
     assert parse_line(raw).declares is None
 
 
-def test_no_number_of_an_agent_reaches_those_of_malformed_declarations():
-    assert parse_line(b'{"kind":"turn_started","seq":%d}' % (events.UNREAD - 1)).event is not None
-    assert parse_line(b'{"kind":"turn_started","seq":%d}' % events.UNREAD).event is None
+def test_no_number_of_an_agent_reaches_those_of_the_tool_or_of_malformed_declarations():
+    assert parse_line(b'{"kind":"turn_started","seq":%d}' % (events.TOLD - 1)).event is not None
+    assert parse_line(b'{"kind":"turn_started","seq":%d}' % events.TOLD).event is None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relays.core import legview
-from relays.core.events import Event, parse_line
+from relays.core.events import TOLD, Event, parse_line
 from relays.core.legview import LegView
 from relays.core.usage import Buckets, resident, warmth
 
@@ -500,3 +500,30 @@ def test_another_process_folds_the_same_view(tmp_path):
             check=True,
         )
         assert done.stdout == repr(leg.view)
+
+
+def test_a_next_action_that_was_named_apart_stands_at_later_boundaries_until_another_is_named():
+    view = LegView()
+    for seq, (kind, payload) in enumerate(
+        [
+            ("next_action", {"text": "First."}),
+            ("turn_started", {}),
+            ("boundary", {"next_actions": [], "final": False}),
+        ]
+    ):
+        view.apply(Event(kind, seq, None, payload))
+    assert view.next_actions == ("First.",)
+    view.apply(Event("next_action", TOLD, None, {"text": "Second."}))
+    view.apply(Event("boundary", 3, None, {"next_actions": [], "final": True}))
+    assert view.next_actions == ("Second.",) and view.told == 1
+    view.apply(Event("boundary", 4, None, {"next_actions": ["At the boundary."], "final": True}))
+    assert view.next_actions == ("At the boundary.",), "what is named at the boundary itself is newer"
+
+
+def test_what_the_tool_is_told_takes_no_number_of_the_agent():
+    view = LegView()
+    view.apply(Event("turn_started", 0, None, {}))
+    view.apply(Event("fact", TOLD, None, {"label": "x", "backing": None}))
+    assert view.last_seq == 0 and view.seen.missing == (0, None) and [fact.label for fact in view.facts] == ["x"]
+    view.apply(Event("turn_started", 1, None, {}))
+    assert view.turns == 2

@@ -58,7 +58,7 @@ def hostile(course: Callable[..., Course], tmp_path: Path) -> Course:
         repo=repo, done="file:never.txt", objective="Do <script>alert(3)</script> \u202ethis", **player(said, "socket")
     )
     relay.step()
-    assert relay.waiting == ["AMBIGUOUS_MEMORY_PROMOTION", "RELAY_PARKED_UNSAFE"]
+    assert relay.waiting == ["UNSERVED_PAGE_FAULT", "AMBIGUOUS_MEMORY_PROMOTION", "RELAY_PARKED_UNSAFE"]
     return relay
 
 

@@ -29,6 +29,7 @@ VERBS: dict[str, str] = {
     "readout": "the seven lines of the operator readout",
     "fact": "state a fact that every leg to come is given, or take it back",
     "pin": "pin a pointer that every leg to come is given, or take it back",
+    "restate": "state a new objective, or other limits of the budget",
     "verify": "judge all pointers of a relay's baton again",
     "check-baton": "climb the reader's ladder over a baton file",
     "canonical": "the canonical bytes of a baton file",
@@ -44,13 +45,19 @@ VERBS: dict[str, str] = {
     "prices": "what a model costs, or which models were seen and have no price",
     "audit": "recompute the chain of decisions",
     "doctor": "check git, database, broker, worker, beat, disk and clock",
+    "layout": "how pages are laid out for a person",
+    "token": "make, list or revoke tokens of the API",
     "user": "make a user with a role, or a sign-in link",
     "serve": "web, worker and beat as one (what `make run` does)",
+    "mcp": "the agents' query tool as an MCP server over stdio (a leg's agent starts this)",
+    "agent": "the agents' query tool on the command line (a leg's agent uses this)",
     "supervise": "drive one leg (the workers start this)",
     "look": "look at one idle watch (the workers start this)",
 }
 
 
+#: verbs of an agent inside its leg: they know its socket and its token, and nothing of the site
+INSIDE_A_LEG = frozenset({"mcp", "agent"})
 #: verbs whose word cannot be a module's name
 MODULES = {"import": "import_sessions"}
 
@@ -72,7 +79,9 @@ def parser_for(verb: str) -> argparse.ArgumentParser:
 
 def first_use(verb: str, rest: list[str]) -> None:
     """Make the embedded database where there is none yet, so that the first command on a fresh machine just works."""
-    if verb in {"canonical", "doctor", "serve"} or (verb == "check-baton" and "--repo" not in " ".join(rest)):
+    if verb in {"canonical", "doctor", "serve", "mcp", "agent"} or (
+        verb == "check-baton" and "--repo" not in " ".join(rest)
+    ):
         return  # they need none, say what is missing, or do it themselves
     path = Path(str(connection.settings_dict["NAME"]))
     if connection.vendor != "sqlite" or (path.exists() and path.stat().st_size):
@@ -116,7 +125,27 @@ def _open_streams() -> None:
         sys.stderr = Path(os.devnull).open("w")
 
 
+def _run_inside_a_leg(verb: str, rest: list[str]) -> int:
+    """No setting is read, no database opened and nothing written: an agent's environment names none of them."""
+    try:
+        return int(verb_module(verb).run(parser_for(verb).parse_args(rest)))
+    except Refusal as refusal:
+        say(refusal.message)
+        return refusal.code
+    except SystemExit as ended:  # argparse's --help
+        return int(ended.code) if isinstance(ended.code, int) else Exit.FAILED
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - no traceback reaches an agent
+        say(f"relay {verb} failed: {type(error).__name__}: {one_line(error)}; run it again")
+        return Exit.FAILED
+
+
 def _run(verb: str, rest: list[str]) -> int:
+    if verb in INSIDE_A_LEG:
+        return _run_inside_a_leg(verb, rest)
     from relays.actions.base import Refused
 
     try:

@@ -1,0 +1,16 @@
+"""What a person prefers: how pages are laid out for them. No rule reads it."""
+
+from django.conf import settings
+from django.db import models
+
+
+class Layout(models.Model):
+    """Mission: "What remains user-controlled is […] layout preferences". One row per person who chose any."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="layout")
+    density = models.CharField(max_length=8, default="roomy")  # roomy, compact
+    first_tab = models.CharField(max_length=16, default="batons")  # of a relay's records
+    closed = models.JSONField(default=list)  # panels beside a relay's graph that show their head only
+
+    def __str__(self) -> str:
+        return f"{self.user}: {self.density}"

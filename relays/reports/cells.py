@@ -1,0 +1,21 @@
+"""Values of tables that records fill: of evidence on a relay's page, and of what a gate asks about."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One value of a row. `kind`: text, mono, num, sha, ver, clock, or leg (a number that links to the leg)."""
+
+    label: str
+    value: Any
+    kind: str = "text"
+    wide: bool = False
+
+
+def amount_of(value: object, axis: str) -> str:
+    """An amount of an axis as `AxisLeft.plain` has it; `none` where there is no limit."""
+    if value is None:
+        return "none"
+    return f"{value} s" if axis == "wall" else str(value)

@@ -1,0 +1,67 @@
+"""Memory files written and removed inside the memory folder, and nowhere else, whatever links lie on the way."""
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from relays.core.pointers import Kind, PointerError, check_ref
+from relays.stores.base import StoreUnavailable
+
+
+def folder(root: Path | None, within: Path | None, *, make: bool = False) -> Path:
+    """The memory folder, links resolved. Raises StoreUnavailable where it is not known or leads out of `within`."""
+    if root is None:
+        raise StoreUnavailable("no memory folder is known")
+    real = Path(os.path.realpath(root))
+    if within is not None and not real.is_relative_to(os.path.realpath(within)):
+        raise StoreUnavailable("the memory folder leads out of the work tree", where=str(root))
+    if make:
+        try:
+            real.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreUnavailable(f"the memory folder cannot be made: {error.strerror}", where=str(root)) from error
+    return real
+
+
+def write(root: Path, slug: str, content: bytes) -> Path:
+    """Put `<slug>.md` in its place, whole or not at all; a link in its place is replaced, never followed.
+
+    `root`: as `folder` gave it. Raises StoreUnavailable.
+    """
+    place = root / name(slug)
+    try:
+        handle, made = tempfile.mkstemp(prefix=".remember-", dir=root)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+            os.chmod(made, 0o644)
+            os.replace(made, place)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(made)
+            raise
+    except OSError as error:
+        raise StoreUnavailable(f"the memory file cannot be written: {error.strerror}", where=str(place)) from error
+    return place
+
+
+def remove(root: Path, slug: str) -> bool:
+    """Take `<slug>.md` away; False where there is none. Raises StoreUnavailable."""
+    place = root / name(slug)
+    try:
+        place.unlink()
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StoreUnavailable(f"the memory file cannot be removed: {error.strerror}", where=str(place)) from error
+    return True
+
+
+def name(slug: str) -> str:
+    """The file of a slug. Raises StoreUnavailable for what is no slug."""
+    try:
+        check_ref(Kind.MEMORY, slug)
+    except PointerError as error:
+        raise StoreUnavailable(error.why) from error
+    return f"{slug}.md"

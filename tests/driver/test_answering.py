@@ -1,0 +1,164 @@
+"""The supervisor's side of the query tool bears whatever an agent asks: an answer or words, never a failure.
+
+A supervisor that an agent could bring down with a request would lose its leg.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from relays.core.querytool import VERBS, request_line
+from relays.driver.claim import kernel_lock, take
+from relays.driver.supervised import Supervised
+from relays.models import Event, LedgerRow, Leg, LegState, Relay, RelayStatus, ToolUse
+from relays.stores import records
+from relays.stores.base import StoreUnavailable
+from tests.builders import commit, git, head
+
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
+
+TOKEN = "the-token-of-this-leg"
+
+
+@pytest.fixture
+def leg(course: Callable[..., Any]) -> Iterator[Supervised]:
+    """A supervised leg without an agent: what asks is the test."""
+    relay = course(issues=2)
+    row = Leg.objects.get(relay=relay.pk)
+    Leg.objects.filter(pk=row.pk).update(
+        state=LegState.RUNNING, token_hash=hashlib.sha256(TOKEN.encode()).hexdigest(), started_at=timezone.now()
+    )
+    Relay.objects.filter(pk=relay.pk).update(status=RelayStatus.RUNNING, worktree=relay.relay.repo, branch="main")
+    row.refresh_from_db()
+    with kernel_lock(relay.pk):
+        yield Supervised(row, take(relay.pk, timedelta(minutes=5)))
+
+
+def ask(leg: Supervised, verb: str, token: str = TOKEN, **given: Any) -> dict[str, Any]:
+    found = json.loads(leg.answering.answer(request_line(token, verb, given), timezone.now()))
+    assert isinstance(found, dict)
+    return found
+
+
+words = st.text(max_size=40) | st.sampled_from(
+    [
+        "file:README.md",
+        "#1",
+        "commit:" + "a" * 40,
+        "memory:x",
+        "bounded",
+        "durable",
+        "turn",
+        "../x",
+        "-x",
+        "*",
+        "[",
+        "#L1",
+    ]
+)
+values = words | st.integers(-5, 10**20) | st.booleans() | st.none() | st.lists(words, max_size=3) | st.floats()
+names = sorted({name for verb in VERBS.values() for name in verb.schema.get("properties", {})})
+
+
+@given(st.sampled_from(sorted(VERBS)), st.data())
+@settings(max_examples=120, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_is_asked_there_is_an_answer_or_there_are_words(leg: Supervised, verb: str, data: Any) -> None:
+    known = sorted(VERBS[verb].schema.get("properties", {}))
+    given_ones = {name: data.draw(values) for name in known if data.draw(st.booleans())}
+    if data.draw(st.booleans()):
+        given_ones |= {name: data.draw(words) for name in VERBS[verb].schema.get("required", ())}
+    before = ToolUse.objects.count()
+    try:
+        line = request_line(TOKEN, verb, given_ones)
+    except UnicodeEncodeError:
+        return
+    found = json.loads(leg.answering.answer(line, timezone.now()))
+    assert found["ok"] or (found["refused"] and "\n" not in found["refused"])
+    assert ToolUse.objects.count() <= before + 1
+
+
+def test_refs_of_every_kind_are_judged_whatever_they_hold(leg: Supervised) -> None:
+    for kind in ("commit", "issue", "memory", "ledger", "file", "digest"):
+        for ref in ("#999999999999", "x#L999999999", "[", "**", "a" * 64, "0" * 40, "é" * 200, "x.y.z", "R.0.t0"):
+            found = ask(leg, "recall", kind=kind, ref=ref)
+            assert found["ok"] is False or found["answer"]["outcome"] in ("page_in", "continue_with_pointer", "deny")
+
+
+def test_a_store_that_does_not_answer_is_said_and_the_leg_goes_on(
+    leg: Supervised, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent(*_: Any) -> Any:
+        raise StoreUnavailable("the disk is gone")
+
+    monkeypatch.setattr(records, "read", silent)
+    found = ask(leg, "recall", kind="file", ref="README.md")
+    assert found["answer"]["outcome"] == "query_user" and found["answer"]["asked"] == "UNSERVED_PAGE_FAULT"
+    monkeypatch.setattr("relays.driver.reload.stores_for", silent)
+    assert ask(leg, "recall", kind="issue", ref="#1")["answer"]["verdict"] == "unknown"
+    assert ask(leg, "done_check")["ok"] and ask(leg, "safe_point")["ok"] and ask(leg, "orient")["ok"]
+    assert ask(leg, "fact", label="x", backing="#1")["answer"]["verdict"] == "unknown"
+    refused = ask(leg, "remember", slug="a", text="t", **{"class": "durable", "evidence": "#1"})
+    assert refused["ok"] is False and "nothing was recorded" in refused["refused"]
+
+
+def test_a_flood_of_wrong_tokens_is_no_use_and_told_in_one_line(leg: Supervised) -> None:
+    for number in range(20):
+        assert "wrong" in ask(leg, "fact", token=f"guess-{number}", label="x")["refused"]
+    assert not ToolUse.objects.exists() and not Event.objects.exists()
+    (line,) = [one for one in Relay.objects.get(pk=leg.relay.pk).findings if "query tool" in one]
+    assert line.startswith("leg 0 query tool: 16 uses refused")
+
+
+def test_each_store_serves_its_record_as_it_stands_at_the_tip(leg: Supervised) -> None:
+    repo = Path(leg.relay.repo)
+    one = commit(
+        repo,
+        {"rows.jsonl": '{"n":1}\n{"n":2}\n', "b.bin": "a\0b", "sub/dir/x.txt": "x\n"},
+        "Say <b>ünïcode</b>\n\nBody.",
+    )
+    git(repo, "checkout", "-q", "-b", "side", "HEAD~1")
+    side = commit(repo, {"side.txt": "side\n"}, "On the side")
+    git(repo, "checkout", "-q", "main")
+    git(repo, "merge", "-q", "--no-ff", "-m", "Merge the side", "side")
+    merge = head(repo)
+    row = LedgerRow.objects.create(
+        id=f"{leg.relay.pk}.0.c1", relay=leg.relay, refs=[f"commit:{one}"], note="n", by="person", at=timezone.now()
+    )
+
+    def text(kind: str, ref: str) -> str:
+        found = ask(leg, "recall", kind=kind, ref=ref)["answer"]
+        assert found["outcome"] == "page_in", found
+        assert hashlib.sha256(found["record"]["text"].encode()).hexdigest() == found["record"]["sha256"]
+        return str(found["record"]["text"])
+
+    said = text("commit", one)
+    assert "Say <b>ünïcode</b>" in said and "Body." in said and '+{"n":2}' in said
+    assert "side.txt" in text("commit", merge) and "On the side" in text("commit", side)
+    assert "Begin" in text("commit", git(repo, "rev-list", "--max-parents=0", "HEAD"))
+    assert text("ledger", "rows.jsonl#L2") == '{"n":2}'
+    assert json.loads(text("ledger", row.pk))["refs"] == [f"commit:{one}"]
+    assert text("file", "sub/dir/x.txt") == "x\n" and text("file", "sub") == "sub/dir/x.txt"
+    assert text("file", "*.jsonl").splitlines() == [".relay/issues.jsonl", "rows.jsonl"]
+    assert text("file", "b.bin").startswith("[binary, 3 bytes")
+    assert json.loads(text("issue", "#1"))["state"] == "open"
+    assert text("digest", leg.relay.objective_digest) == leg.relay.objective
+
+
+def test_a_record_that_is_too_large_to_come_back_cheaply_is_a_persons_to_bring(leg: Supervised) -> None:
+    commit(Path(leg.relay.repo), {"huge.txt": "x" * (records.RECORD_BYTES + 1)}, "Huge")
+    found = ask(leg, "recall", kind="file", ref="huge.txt")["answer"]
+    assert found["outcome"] == "query_user" and found["asked"] == "UNSERVED_PAGE_FAULT" and "record" not in found
+
+
+def test_a_change_that_is_too_large_is_cut_and_says_so(leg: Supervised) -> None:
+    sha = commit(Path(leg.relay.repo), {"huge.txt": "line\n" * 400_000}, "Huge")
+    found = ask(leg, "recall", kind="commit", ref=sha, offset=records.RECORD_BYTES - 100)["answer"]["record"]
+    assert found["text"].endswith("[the change is larger: read the files themselves]\n")
