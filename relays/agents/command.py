@@ -7,6 +7,10 @@
 outlive a supervisor that dies, and the next one goes on with it in the same leg. Whoever connects again says again,
 with the same `seq`, what it said since the boundary that was answered last: what was heard is ignored, and a boundary
 that it still waits at is answered.
+
+A program that can be held before a tool runs asks first: `{"kind": "tool_asked", "seq", "id", "name"}`, on stdout or
+over a connection of its own, and waits for one line, `allow` or `deny <why>`. A tool that `effectful_tools` of the
+policy names is denied while an assumption of the leg is weak; all others are allowed.
 """
 
 import json
