@@ -6,7 +6,7 @@ calls were made.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -263,22 +263,22 @@ class _Batch:
 
     def _alone(self, calls: Collection[tuple[int, int, CallRow]]) -> None:
         """Rows that share their call with no other one."""
-        book = prices.book()
-        used: dict[str, prices.Price] = {}
-        found: list[tuple[int, int, CallRow, int | None, str]] = []
-        for source, session, call in calls:
-            price = book.holding(call.model, self.ranks[session][3], call.at)
-            units = None if price is None else price.units(*call[7:12])
-            digest = ""
-            if price is not None and units is not None:
-                digest = price.digest
-                if digest not in used:
-                    used[digest] = price
-            found.append((source, session, call, units, digest))
-        keys: dict[str, int | None] = {digest: row.pk for digest, row in prices.saved(used.values()).items()}
-        keys[""] = None
-        rows.insert_new((source, session, call, units, keys[price]) for source, session, call, units, price in found)
+        rows.insert_new(self._priced(calls))
         self.out.changed |= {session for _, session, _ in calls}
+
+    def _priced(self, calls: Iterable[tuple[int, int, CallRow]]) -> Iterator[rows.New]:
+        holding, ranks = prices.book().holding, self.ranks
+        keys: dict[str, int] = {}  # digest of a price -> key of its row
+        for source, session, call in calls:
+            price = holding(call[5], ranks[session][3], call[6])
+            units = None if price is None else price.units(call[7], call[8], call[9], call[10], call[11])
+            if price is None or units is None:
+                yield source, session, call, None, None
+                continue
+            key = keys.get(price.digest)
+            if key is None:
+                key = keys[price.digest] = prices.saved([price])[price.digest].pk
+            yield source, session, call, units, key
 
     def _together(self, keys: set[str], calls: Iterable[tuple[int, int, CallRow]]) -> None:
         """Rows of calls that have several, all rows that are stored of them included."""

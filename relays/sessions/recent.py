@@ -6,14 +6,15 @@ known; what was written before them is not found again here. Calls and boundarie
 counted once by their own names, over all files.
 """
 
-from base64 import b64decode, b64encode, b85decode
+from base64 import b64decode, b64encode, b85decode, b85encode
+from collections.abc import Callable
 from hashlib import blake2b
 from typing import Any, Final
 from zlib import crc32
 
 KEPT: Final = 2048
-#: begins what is spelled in base 64; no letter of base 85
-_BASE64: Final = ":"
+#: begins digests of the quick kind, in base 64; no letter of base 85, in which the others were spelled before
+_QUICK: Final = ":"
 #: bytes of a digest, and one more for the type
 _DIGEST: Final = 5
 
@@ -29,6 +30,8 @@ class Recent:
         self._kept_old: dict[bytes, bytes] = {}
         if state:
             self._kept_old, self._kept_new = _unpacked(state[0]), _unpacked(state[1])
+        #: what was packed before stays as it was packed
+        self._digest: _Digest = _slow if state and not state[0].startswith(_QUICK) else _quick
         #: whether runs before this one left something: a uuid that is not in `new` or `old` may be known all the same
         self.kept = bool(self._kept_new or self._kept_old)
         #: uuids that `new` takes before it is turned
@@ -54,7 +57,7 @@ class Recent:
 
     def state(self) -> list[str]:
         """JSON-able: the older and the newer generation as digests."""
-        return [_packed(self._kept_old, self.old), _packed(self._kept_new, self.new)]
+        return [self._packed(self._kept_old, self.old), self._packed(self._kept_new, self.new)]
 
     def _again(self, kind: str, uuid: str, known: str | None) -> bool:
         """A uuid that is known: by this type or by another one. It keeps its place, and so its generation."""
@@ -64,7 +67,7 @@ class Recent:
             generation = self.new if uuid in self.new else self.old
             generation[uuid] = f"{known}\0{kind}"
             return False
-        digest = _digest(uuid)
+        digest = self._digest(uuid)
         kept = self._kept_new if digest in self._kept_new else self._kept_old
         if _mark(kind) in kept[digest]:
             return True
@@ -72,8 +75,21 @@ class Recent:
         return False
 
     def _kept(self, uuid: str) -> bytes:
-        digest = _digest(uuid)
+        digest = self._digest(uuid)
         return self._kept_new.get(digest) or self._kept_old.get(digest) or b""
+
+    def _packed(self, kept: dict[bytes, bytes], read: dict[str, str]) -> str:
+        quick = self._digest is _quick
+        pieces = [digest + bytes((mark,)) for digest, marks in kept.items() for mark in marks]
+        marked = {kind: bytes((_mark(kind),)) for kind in set(read.values())}
+        for uuid, kinds in read.items():
+            digest = self._digest(uuid)
+            if "\0" in kinds:
+                pieces += [digest + bytes((_mark(kind),)) for kind in kinds.split("\0")]
+            else:
+                pieces.append(digest + marked[kinds])
+        raw = b"".join(pieces)
+        return _QUICK + b64encode(raw).decode("ascii") if quick else b85encode(raw).decode("ascii")
 
     def turn(self) -> None:
         """The newer generation is full."""
@@ -82,30 +98,26 @@ class Recent:
         self.kept, self.room = bool(self._kept_old), KEPT
 
 
-def _digest(uuid: str) -> bytes:
+_Digest = Callable[[str], bytes]
+
+
+def _slow(uuid: str) -> bytes:
     return blake2b(uuid.encode("utf-8", "surrogatepass"), digest_size=_DIGEST).digest()
+
+
+def _quick(uuid: str) -> bytes:
+    """Two different uuids are alike once in 2**40: enough to tell the records of a file apart."""
+    raw = uuid.encode("utf-8", "surrogatepass")
+    return (crc32(raw) << 8 | crc32(raw[::-1]) & 0xFF).to_bytes(_DIGEST, "big")
 
 
 def _mark(kind: str) -> int:
     return crc32(kind.encode("utf-8", "surrogatepass")) & 0xFF
 
 
-def _packed(kept: dict[bytes, bytes], read: dict[str, str]) -> str:
-    pieces = [digest + bytes((mark,)) for digest, marks in kept.items() for mark in marks]
-    marked = {kind: bytes((_mark(kind),)) for kind in set(read.values())}
-    for uuid, kinds in read.items():
-        digest = blake2b(uuid.encode("utf-8", "surrogatepass"), digest_size=_DIGEST).digest()
-        if "\0" in kinds:
-            pieces += [digest + bytes((_mark(kind),)) for kind in kinds.split("\0")]
-        else:
-            pieces.append(digest + marked[kinds])
-    return _BASE64 + b64encode(b"".join(pieces)).decode("ascii")
-
-
 def _unpacked(packed: str) -> dict[bytes, bytes]:
     found: dict[bytes, bytes] = {}
-    # without the mark: as it was written before, in a spelling that took longer
-    raw = b64decode(packed[1:]) if packed.startswith(_BASE64) else b85decode(packed)
+    raw = b64decode(packed[1:]) if packed.startswith(_QUICK) else b85decode(packed)
     for at in range(0, len(raw), _DIGEST + 1):
         digest, mark = raw[at : at + _DIGEST], raw[at + _DIGEST : at + _DIGEST + 1]
         found[digest] = found.get(digest, b"") + mark

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
-from itertools import islice
+from itertools import islice, starmap
 from typing import Any, Final, TypeVar, cast
 
 import orjson
@@ -212,7 +212,7 @@ def insert_new(news: Iterable[New]) -> None:
     values = _new_postgresql if connection.vendor == "postgresql" else _new_sqlite
     with connection.cursor() as cursor:
         for chunk in chunks(news, 5_000):
-            cursor.executemany(_INSERT, [values(*one) for one in chunk])
+            cursor.executemany(_INSERT, list(starmap(values, chunk)))
 
 
 def _new_sqlite(source: int, session: int, call: CallRow, units: int | None, price: int | None) -> tuple[Any, ...]:

@@ -165,9 +165,10 @@ def _call(file: _File, number: int, resident: int, tokens: dict[str, int], bytes
     words = json.dumps({**usage, "cache_creation": split, "service_tier": "standard"}, separators=(",", ":"))
     message, tool = f"msg_{chance.getrandbits(64):016x}", f"toolu_{chance.getrandbits(64):016x}"
     share = bytes_a_call // 16
+    name, asked = _tool(chance, number)
     blocks = [
         f'{{"type":"text","text":"{_text(chance, share)}"}}',
-        f'{{"type":"tool_use","id":"{tool}","name":"Read","input":{{"file_path":"/srv/project/f{number}.py"}}}}',
+        f'{{"type":"tool_use","id":"{tool}","name":"{name}","input":{{{asked}}}}}',
     ]
     if chance.random() < 0.3:
         signed = f"{chance.getrandbits(1024):0256x}"
@@ -197,6 +198,20 @@ def _call(file: _File, number: int, resident: int, tokens: dict[str, int], bytes
         f'"content":"{result}","numLines":{number},"startLine":1,"totalLines":{number}}}}}',
     )
     return grown
+
+
+def _tool(chance: random.Random, number: int) -> tuple[str, str]:
+    """A tool's name and what it is asked, about as often as agents ask for it: to read, to run, to write."""
+    kind = chance.random()
+    path = f'"file_path":"/srv/project/f{number if kind < 0.4 else number % 40}.py"'
+    if kind < 0.4:
+        return "Read", path
+    if kind < 0.8:
+        command = "git commit -qm 'Step'" if kind < 0.42 else f"python -m pytest -q tests/test_f{number}.py"
+        return "Bash", f'"command":"{command}","description":"{_text(chance, 40)}"'
+    if kind < 0.95:
+        return "Edit", f'{path},"old_string":"{_text(chance, 100)}","new_string":"{_text(chance, 140)}"'
+    return "Write", f'{path},"content":"{_text(chance, 900)}"'
 
 
 def _uuid(chance: random.Random) -> str:
