@@ -101,7 +101,8 @@ def of_record(record: Mapping[str, Any]) -> str | None:
             return "opencode-export"
         if "sessionID" in record and record.get("role") in ("user", "assistant"):
             return "opencode-message"
-        if isinstance(record.get("stats"), dict) and isinstance(record["stats"].get("models"), dict):
+        stats = record.get("stats")
+        if ("response" in record or "session_id" in record) and isinstance(stats, dict) and "models" in stats:
             return "gemini-answer"
         sequenced = isinstance(record.get("kind"), str) and isinstance(record.get("seq"), int)
         return "relay-events" if sequenced else None

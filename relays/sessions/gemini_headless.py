@@ -26,6 +26,8 @@ AGENT: Final = "gemini-cli"
 _TYPES: Final = frozenset("init message tool_use tool_result error result".split())
 _STATS: Final = frozenset("total_tokens input_tokens output_tokens cached input duration_ms tool_calls models".split())
 _KEY_CHARS: Final = 200
+#: no run has more; a larger number would not fit its column
+_TOOLS_MAX: Final = 10**9
 #: tools whose result has not come yet
 _RUNNING: Final = 64
 _OBJECT: Final = re.compile(rb"^\{", re.MULTILINE)
@@ -190,7 +192,7 @@ class GeminiAnswer:
         out.record("answer", len(raw))
         stats = table(record.get("stats"))
         tools = table(stats.get("tools"))
-        counts = [whole(tools.get("totalCalls")) or 0, whole(tools.get("totalFail")) or 0]
+        counts = [min(whole(tools.get(name)) or 0, _TOOLS_MAX) for name in ("totalCalls", "totalFail")]
         for model, figures in table(stats.get("models")).items():
             used = table(table(figures).get("tokens"))
             parts = {

@@ -134,7 +134,7 @@ def priced_as(key: str, model: str, agent: str, at: datetime | None, buckets: Bu
 
     Cost: tiers hold "per request", and how long each request of a sum was nobody wrote down.
     """
-    if TURN in key and not prices.book().flat(model, agent, at, resident(buckets)):
+    if agent in SETTLED and TURN in key and not prices.book().flat(model, agent, at, resident(buckets)):
         return ""
     return model
 

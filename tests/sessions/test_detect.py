@@ -51,6 +51,7 @@ def test_a_sample_is_known_by_its_content(path: Path) -> None:
         ([{"type": "message", "role": "assistant", "content": [{"type": "text"}]}], None),
         ([{"type": "tool_use", "timestamp": 1, "sessionID": "ses_1", "tool_name": "x", "tool_id": "i"}], None),
         ([{"session_id": "s", "response": "x", "stats": {"models": {}}}], "gemini-answer"),
+        ([{"stats": {"models": {}}}], None),
         ([{"info": {"id": "ses_1"}, "messages": []}], "opencode-export"),
         ([{"info": {"title": "other"}, "messages": []}], None),
         ([{"id": "msg_1", "sessionID": "ses_1", "role": "user"}], "opencode-message"),

@@ -134,6 +134,8 @@ def test_the_object_that_is_printed_names_thoughts_and_tool_prompts(tmp_path: Pa
     assert (call.session, call.reasoning, call.tools, call.tool_errors, call.chain) == (SID, 30, 2, 1, "aux")
     assert not found.anomalies
     assert list(answer(tmp_path / "unnamed.json", stats=stats).about) == ["unnamed"]
+    absurd = answer(tmp_path / "absurd.json", stats={**stats, "tools": {"totalCalls": 10**12, "totalFail": -1}})
+    assert [(call.tools, call.tool_errors) for call in absurd.calls.values()] == [(10**9, 0)]
     (tmp_path / "cut.json").write_text('{"response": "x", "stats": {"models"')
     found = FORMS["gemini-answer"].document(Context(tmp_path / "cut.json")).read(tmp_path / "cut.json")
     assert [one.kind for one in found.anomalies.values()] == [AnomalyKind.BROKEN_LINE]
