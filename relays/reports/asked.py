@@ -123,7 +123,7 @@ def _budget(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: Sequ
             Cell("axis", AXES[axis.axis]), Cell("limit", amount_of(axis.plain.get("limit"), axis.axis), "num"),
             Cell("used", amount_of(axis.plain.get("used"), axis.axis), "num"),
             Cell("left", "unknown" if axis.unknown else amount_of(axis.plain.get("left"), axis.axis), "num"),
-            Cell("state", "refused" if axis.spent else "holds", "outcome"),
+            Cell("state", "spent" if axis.spent else "holds", "outcome"),
         )
         for axis in budget.left(rules_of(relay).envelope, relay.spent)
         if axis.limit is not None or budget.STOP_REASONS[axis.axis] in gate.items
@@ -149,7 +149,7 @@ def _faults(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: Sequ
     ]  # fmt: skip
     served, waived = (settling.SERVED, "I serve it:"), (settling.WAIVED, "go on without it")
     again = ("", "try again")
-    subjects = [Subject(name, "needed by a leg", (again, served, waived), text=True) for name in needed[:SHOWN]]
+    subjects = [Subject(name, "needed by a leg", (again, waived, served), text=True) for name in needed[:SHOWN]]
     optional = _optional(carried)
     for check in checks:
         if check.verdict == "verified":
