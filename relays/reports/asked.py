@@ -108,6 +108,7 @@ def _promotions(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: 
             Cell("leg", row.leg.number, "leg"), Cell("slug", row.slug, "mono", wide=True),
             Cell("class", row.durability or "none given"), Cell("evidence", row.evidence or "none", "mono", wide=True),
             Cell("outcome", row.outcome, "outcome"), Cell("why", row.reason, wide=True),
+            Cell("what it says", row.text[:300] or "its text lies with the agent", wide=True),
         )
         for row in found[:SHOWN]
     )  # fmt: skip
@@ -193,7 +194,8 @@ def _memory(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: Sequ
     )  # fmt: skip
     return Asked(
         "Operations on memory", "beyond what an agent may do", rows, (), "Allow it", "Refuse it",
-        "Nothing was changed yet. Allowed, it is carried out once; git keeps what was there.",
+        "Nothing was changed yet, but where a leg did it in its commits: refused, that is taken back. Allowed, it is "
+        "carried out once; git keeps what was there.",
     )  # fmt: skip
 
 
