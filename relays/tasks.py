@@ -1,6 +1,7 @@
 """Celery doorbells: an id in, one short step, nothing waited for."""
 
 from celery import shared_task
+from django.utils import timezone
 
 from relays.driver import advance as driver_advance
 from relays.driver import housekeeping
@@ -26,3 +27,8 @@ def import_step(job_id: int) -> None:
 @shared_task(name="relays.tasks.purge_doorbells")
 def purge_doorbells() -> None:
     housekeeping.purge_doorbells()
+
+
+@shared_task(name="relays.tasks.prune_hooks")
+def prune_hooks() -> None:
+    housekeeping.prune_hooks(timezone.now())

@@ -136,6 +136,7 @@ else:
 CELERY_BEAT_SCHEDULE = {
     "reconcile": {"task": "relays.tasks.reconcile", "schedule": 2.0, "options": {"expires": 4}},
     "purge-doorbells": {"task": "relays.tasks.purge_doorbells", "schedule": 3600.0},
+    "prune-hooks": {"task": "relays.tasks.prune_hooks", "schedule": 3600.0},
 }
 CELERY_BEAT_SCHEDULER = "relaysite.beat:Scheduler"
 CELERY_BEAT_SCHEDULE_FILENAME = str(RELAY_VAR / "beat-schedule")

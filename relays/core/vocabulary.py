@@ -221,7 +221,7 @@ _TABLE: list[Token] = [
             Ask.LOW_CONFIDENCE_ASSUMPTION,
             "low confidence",
             "an assumption too weak for an effect",
-            "confirm or correct the assumption",
+            "confirm the assumption, or have it read again",
         ),
         (
             Ask.AMBIGUOUS_MEMORY_PROMOTION,
@@ -239,7 +239,7 @@ _TABLE: list[Token] = [
             Ask.UNSERVED_PAGE_FAULT,
             "unserved page fault",
             "a record that the relay needs did not come back from its store",
-            "bring the store back and approve (it is tried again), or stop",
+            "bring the store back and approve (it is tried again), serve the record by hand, waive it, or stop",
         ),
         (
             Ask.DESTRUCTIVE_MEMORY_OPERATION,

@@ -45,6 +45,11 @@ def open_episode(
     return gate
 
 
+def shown_anew(pk: int) -> None:
+    """Behind a line of a waiting episode stands something else now: who looked before looks again, approvals lapse."""
+    GateEpisode.objects.filter(pk=pk, state=GateState.WAITING).update(round=F("round") + 1)
+
+
 def undecided(relay_id: str) -> QuerySet[GateEpisode]:
     """The episodes that wait for a person and keep the next leg waiting; "each blocks the next leg, or the step that
     needs it", and one that blocks another step is that step's to look at."""

@@ -11,7 +11,7 @@ from typing import Any
 from relays.core import memory
 from relays.core.pointers import Kind, Pointer
 from relays.core.vocabulary import Ask
-from relays.driver import effects, recalling, userfacts
+from relays.driver import effects, gates, recalling, userfacts
 from relays.driver.changes import INBOX, bump
 from relays.models import NEXT_LEG, Leg, MemoryOperation, Promotion, Relay
 from relays.stores import memorywrite, records
@@ -65,11 +65,14 @@ def ask_for(
     line = memory.item(act, slug, leg.number)
     asked = MemoryOperation.objects.filter(relay=leg.relay_id, item=line, state=MemoryOperation.State.ASKED)
     values: dict[str, Any] = {"text": content, "promotion": promotion}
+    before = asked.values_list("text", flat=True).first()
     if not asked.update(**values):
         MemoryOperation.objects.create(
             relay_id=leg.relay_id, leg=leg, act=act, slug=slug[:200], item=line[:500], at=now, **values
         )
     gate = effects.ask(leg, Ask.DESTRUCTIVE_MEMORY_OPERATION, line, memory.STEP, now)
+    if before is not None and before != content:
+        gates.shown_anew(gate)
     bump(INBOX)
     return line, gate
 

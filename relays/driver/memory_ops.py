@@ -11,7 +11,7 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
-from relays.core import memory, questions
+from relays.core import memory
 from relays.core.promotion import Outcome
 from relays.core.vocabulary import Ask
 from relays.driver import git, memories, reload
@@ -37,25 +37,28 @@ def decide(gate: GateEpisode, *, consents: bool, now: datetime | None = None) ->
     if gate.token == Ask.AMBIGUOUS_MEMORY_PROMOTION:
         _promotions(gate, consents, moment)
     if gate.token == Ask.DESTRUCTIVE_MEMORY_OPERATION:
-        asked = MemoryOperation.objects.filter(relay=gate.relay_id, state=State.ASKED)
-        if questions.MORE not in gate.items:
-            asked = asked.filter(item__in=gate.items)
-        for one in asked:
+        # what an episode had no room to show is not decided by it: it is asked again when it is wanted again
+        open_ones = Q(state=State.ASKED)
+        if gate.reopened_from_id is not None:
+            open_ones |= Q(state=State.REFUSED) & ~Q(act=Act.FOUND)
+        for one in MemoryOperation.objects.filter(open_ones, relay=gate.relay_id, item__in=gate.items):
             _settle(one, gate, consents, moment)
     transaction.on_commit(lambda: when_idle(gate.relay_id))
 
 
 def _promotions(gate: GateEpisode, consents: bool, now: datetime) -> None:
-    """What was ambiguous is settled; one that came with its text is written."""
+    """What was ambiguous (or refused before, where that refusal was reopened) is settled; a text is written."""
     slugs = [item.removeprefix("memory:") for item in gate.items if item.startswith("memory:")]
-    asked = Promotion.objects.filter(leg__relay=gate.relay_id, outcome=Outcome.AMBIGUOUS, slug__in=slugs)
+    open_ones = Q(outcome=Outcome.AMBIGUOUS)
+    if gate.reopened_from_id is not None:
+        open_ones |= Q(outcome=Outcome.REFUSED) & ~Q(decided_by="")
+    asked = Promotion.objects.filter(open_ones, leg__relay=gate.relay_id, slug__in=slugs)
     for row in asked.select_related("leg").order_by("pk"):
         if consents and row.text:
             _write_later(row, now)
         Promotion.objects.filter(pk=row.pk).update(
             outcome=Outcome.PROMOTED if consents else Outcome.REFUSED,
             decided_by=decider(gate),
-            text=row.text if consents else "",
         )
 
 
@@ -76,7 +79,8 @@ def _write_later(row: Promotion, now: datetime) -> None:
 
 def _settle(one: MemoryOperation, gate: GateEpisode, consents: bool, now: datetime) -> None:
     undo = one.act == Act.FOUND and not consents
-    values: dict[str, object] = {"state": State.ALLOWED if consents else State.REFUSED, "decided_at": now}
+    state = State.ALLOWED if consents else State.REFUSED
+    values: dict[str, object] = {"state": state, "decided_at": now, "done_at": None}
     if not consents and not undo:
         values["done_at"] = now  # nothing was done, and nothing is to do
     if consents and one.act == Act.FOUND:

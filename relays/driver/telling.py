@@ -19,7 +19,7 @@ from relays.core.pointers import Answer, Kind, Pointer, PointerError, Verdict, c
 from relays.core.promotion import Outcome
 from relays.core.querytool import QueryRefused
 from relays.core.vocabulary import Ask
-from relays.driver import effects, memories, reload
+from relays.driver import effects, gates, memories, reload
 from relays.driver.changes import lock
 from relays.driver.ingest import Ingest
 from relays.models import GateEpisode, LedgerRow, Leg, Promotion, Relay
@@ -251,14 +251,21 @@ class Telling:
             memories.supersede(self.relay, row.slug, now, but=row.pk)
             pointer = str(Pointer(Kind.MEMORY, row.slug))
             return told | {"pointer": pointer, "file": where, "do": self._commit_it(where)}
-        if row.outcome == Outcome.AMBIGUOUS and rewrites:
+        if row.outcome != Outcome.AMBIGUOUS:
+            return told
+        earlier = Promotion.objects.filter(leg__relay=self.relay, slug=row.slug, outcome=Outcome.AMBIGUOUS)
+        again = earlier.exclude(pk=row.pk).update(
+            outcome=Outcome.EXPIRED, text="", reason="said anew before it was decided"
+        )
+        token, line = Ask.AMBIGUOUS_MEMORY_PROMOTION, f"memory:{row.slug}"
+        if rewrites:
+            token = Ask.DESTRUCTIVE_MEMORY_OPERATION
             line, gate = memories.ask_for(self.leg, "rewrite", row.slug, now, content=row.text, promotion=row)
-            return told | {"asked": str(Ask.DESTRUCTIVE_MEMORY_OPERATION), "item": line, "gate": gate}
-        if row.outcome == Outcome.AMBIGUOUS:
-            line = f"memory:{row.slug}"
-            gate = effects.ask(self.leg, Ask.AMBIGUOUS_MEMORY_PROMOTION, line, effects.REMEMBERING, now)
-            return told | {"asked": str(Ask.AMBIGUOUS_MEMORY_PROMOTION), "item": line, "gate": gate}
-        return told
+        else:
+            gate = effects.ask(self.leg, token, line, effects.REMEMBERING, now)
+        if again:
+            gates.shown_anew(gate)
+        return told | {"asked": str(token), "item": line, "gate": gate}
 
     def _commit_it(self, where: str) -> str:
         """A commit with a path outside the region is no progress, so a memory file there goes apart from the work."""

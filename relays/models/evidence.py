@@ -106,7 +106,7 @@ class Promotion(models.Model):
     evidence = models.CharField(max_length=500, default="", blank=True)  # the pointer that it named
     reason = models.CharField(max_length=200, default="", blank=True)
     digest = models.CharField(max_length=64, default="", blank=True)  # sha256 of the memory's text; "" = not seen here
-    text = models.TextField(default="", blank=True)  # only while a person has to say, or until it is written
+    text = models.TextField(default="", blank=True)  # where a person has to say: until it is written; refused it stays
     decided_by = models.CharField(max_length=150, default="", blank=True)  # the person who said; "" = its evidence
     expires_at = models.DateTimeField(null=True, blank=True)
     superseded_at = models.DateTimeField(null=True, blank=True)  # a later promotion of the slug took its place

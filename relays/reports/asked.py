@@ -108,6 +108,7 @@ def _promotions(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: 
             Cell("leg", row.leg.number, "leg"), Cell("slug", row.slug, "mono", wide=True),
             Cell("class", row.durability or "none given"), Cell("evidence", row.evidence or "none", "mono", wide=True),
             Cell("outcome", row.outcome, "outcome"), Cell("why", row.reason, wide=True),
+            Cell("what it says", row.text[:300] or "its text lies with the agent", wide=True),
         )
         for row in found[:SHOWN]
     )  # fmt: skip
@@ -123,7 +124,7 @@ def _budget(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: Sequ
             Cell("axis", AXES[axis.axis]), Cell("limit", amount_of(axis.plain.get("limit"), axis.axis), "num"),
             Cell("used", amount_of(axis.plain.get("used"), axis.axis), "num"),
             Cell("left", "unknown" if axis.unknown else amount_of(axis.plain.get("left"), axis.axis), "num"),
-            Cell("state", "refused" if axis.spent else "holds", "outcome"),
+            Cell("state", "spent" if axis.spent else "holds", "outcome"),
         )
         for axis in budget.left(rules_of(relay).envelope, relay.spent)
         if axis.limit is not None or budget.STOP_REASONS[axis.axis] in gate.items
@@ -149,7 +150,7 @@ def _faults(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: Sequ
     ]  # fmt: skip
     served, waived = (settling.SERVED, "I serve it:"), (settling.WAIVED, "go on without it")
     again = ("", "try again")
-    subjects = [Subject(name, "needed by a leg", (again, served, waived), text=True) for name in needed[:SHOWN]]
+    subjects = [Subject(name, "needed by a leg", (again, waived, served), text=True) for name in needed[:SHOWN]]
     optional = _optional(carried)
     for check in checks:
         if check.verdict == "verified":
@@ -193,7 +194,8 @@ def _memory(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: Sequ
     )  # fmt: skip
     return Asked(
         "Operations on memory", "beyond what an agent may do", rows, (), "Allow it", "Refuse it",
-        "Nothing was changed yet. Allowed, it is carried out once; git keeps what was there.",
+        "Nothing was changed yet, but where a leg did it in its commits: refused, that is taken back. Allowed, it is "
+        "carried out once; git keeps what was there.",
     )  # fmt: skip
 
 

@@ -7,11 +7,12 @@ is the transcript's boundary.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Count, Max, Sum
+from django.db.models import Count, Exists, Max, OuterRef, Sum
 
 from relays.models import HookEvent, HookFollow, HookTally, Session
 
 SHOWN = 20
+UNREAD = 5
 _WORDS = {
     "would_rotate": "would rotate here",
     "compacted": "compacted",
@@ -52,6 +53,7 @@ class Tallies:
     dropped: int
     torn: int
     refused: int
+    unread: tuple[str, ...]  # sessions that called and whose file was never read, UNREAD at most
 
 
 def signals(session: Session) -> Signals | None:
@@ -79,10 +81,13 @@ def signals(session: Session) -> Signals | None:
 
 
 def tallies(now: datetime) -> Tallies:
-    """One query."""
-    since = HookTally.objects.filter(minute__gte=now - timedelta(days=1))
+    """Two queries."""
+    day = now - timedelta(days=1)
+    read = Session.objects.filter(agent=OuterRef("agent"), sid=OuterRef("sid"))
+    called = HookEvent.objects.filter(~Exists(read), at__gte=day).order_by("sid").values_list("sid", flat=True)
+    since = HookTally.objects.filter(minute__gte=day)
     sums = since.aggregate(kept=Sum("kept"), dropped=Sum("dropped"), torn=Sum("torn"), refused=Sum("refused"))
-    return Tallies(**{name: value or 0 for name, value in sums.items()})
+    return Tallies(**{name: value or 0 for name, value in sums.items()}, unread=tuple(called.distinct()[:UNREAD]))
 
 
 def _why(row: HookEvent) -> str:

@@ -29,7 +29,7 @@ MINUS = "\N{MINUS SIGN}"
 _VERDICTS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("holds", "verified", "passed", "fresh", "done", "true", "confirmed"), ("ver-holds", "check")),
     **dict.fromkeys(("use", "promoted", "preserved", "established", "page in"), ("ver-holds", "check")),
-    **dict.fromkeys(("drifted", "dropped", "deny"), ("ver-violated", "cross")),
+    **dict.fromkeys(("drifted", "dropped", "deny", "spent"), ("ver-violated", "cross")),
     **dict.fromkeys(("violated", "dangling", "refused", "invalid", "false", "failed"), ("ver-violated", "cross")),
     **dict.fromkeys(("not yet", "left_out", "left out"), ("ver-notyet", "notyet")),
     "stale": ("ver-stale", "diamond"),  # a claim that no longer matches, and what to do is known: amber, not crimson

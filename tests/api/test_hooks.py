@@ -11,6 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from relays.actions import hooks as acting
+from relays.driver import housekeeping
 from relays.models import Decision, HookEvent, HookFollow, HookTally, Import, Session
 from relays.sessions import jobs
 from tests.session_builders import make_session
@@ -254,3 +255,18 @@ def test_a_session_without_hooks_has_no_signals_on_its_page() -> None:
     client = Client()
     client.force_login(make_user("", "manager"))
     assert 'aria-label="Signals"' not in client.get(f"/sessions/{session.pk}/").content.decode()
+
+
+def test_what_called_and_was_never_read_is_named_and_what_is_old_goes(token_of: TokenOf) -> None:
+    post(token_of("sender").secret, {**RECORDED[0], "session_id": "never-read"})
+    make_session(sid="was-read")
+    post(token_of("sender").secret, {**RECORDED[0], "session_id": "was-read"})
+    client = Client()
+    client.force_login(make_user("", "admin"))
+    page = client.get("/tokens/").content.decode()
+    assert "never-read" in page
+    assert "was-read" not in page
+    now = timezone.now()
+    assert housekeeping.prune_hooks(now + timedelta(days=29)) == 0
+    assert housekeeping.prune_hooks(now + timedelta(days=31)) == 4, "two calls, and the tally of either token"
+    assert not HookEvent.objects.exists()

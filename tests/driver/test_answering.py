@@ -18,7 +18,19 @@ from hypothesis import strategies as st
 from relays.core.querytool import VERBS, request_line
 from relays.driver.claim import kernel_lock, take
 from relays.driver.supervised import Supervised
-from relays.models import Event, LedgerRow, Leg, LegState, Relay, RelayStatus, ToolUse
+from relays.models import (
+    Event,
+    GateEpisode,
+    LedgerRow,
+    Leg,
+    LegState,
+    MemoryOperation,
+    Promotion,
+    Relay,
+    RelayStatus,
+    ToolUse,
+)
+from relays.reports import gate as gate_report
 from relays.stores import records
 from relays.stores.base import StoreUnavailable
 from tests.builders import commit, git, head
@@ -162,3 +174,25 @@ def test_a_change_that_is_too_large_is_cut_and_says_so(leg: Supervised) -> None:
     sha = commit(Path(leg.relay.repo), {"huge.txt": "line\n" * 400_000}, "Huge")
     found = ask(leg, "recall", kind="commit", ref=sha, offset=records.RECORD_BYTES - 100)["answer"]["record"]
     assert found["text"].endswith("[the change is larger: read the files themselves]\n")
+
+
+def test_what_a_person_looked_at_cannot_be_changed_behind_the_line_that_asks(leg: Supervised) -> None:
+    """An approval is bound to what was shown: another text under the same slug is another thing to look at."""
+    Relay.objects.filter(pk=leg.relay.pk).update(worktree=leg.relay.repo)
+    root = Path(leg.relay.repo) / ".relay" / "memory"
+    root.mkdir(parents=True)
+    (root / "profile.md").write_text("We write tests.\n")
+    known = {"class": "durable", "evidence": "file:README.md"}
+    for slug, token, more in (
+        ("maybe", "AMBIGUOUS_MEMORY_PROMOTION", {"class": "durable"}),
+        ("profile", "DESTRUCTIVE_MEMORY_OPERATION", known),
+    ):
+        assert ask(leg, "remember", slug=slug, text="harmless", **more)["answer"]["asked"] == token
+        gate = GateEpisode.objects.get(token=token)
+        shown = gate_report.seen_digest(gate, "")
+        assert ask(leg, "remember", slug=slug, text="something else", **more)["ok"]
+        gate.refresh_from_db()
+        assert gate_report.seen_digest(gate, "") != shown and len(gate.items) == 1
+        row = Promotion.objects.get(slug=slug, outcome="ambiguous")
+        assert row.text == "something else"
+    assert MemoryOperation.objects.get().text == "something else"

@@ -102,3 +102,25 @@ def test_a_refusal_is_one_line_and_changes_nothing(cli: Cli, gate: GateEpisode) 
 def test_an_unknown_gate_is_exit_14(cli: Cli, verb: str, name: str) -> None:
     done = cli(verb, name, "--seen", "x", "--comment", "y")
     assert (done.code, "is not known here" in done.line) == (14, True)
+
+
+def test_each_thing_that_is_asked_about_is_named(cli: Cli, story: Story) -> None:
+    low = ["ledger 'x' leans on 'port': query, its source is unknown", "ledger 'x' leans on 'host': refresh, stale"]
+    gate = story.park("LOW_CONFIDENCE_ASSUMPTION", items=low)
+    call = ["approve", gate.pk, "--seen", seen(gate), "--comment", "ok", "--as", "rae"]
+    assert "cannot be waived" in cli(*call, "--waive", "file:a").line
+    assert "not asked about" in cli(*call, "--confirm", "moon").line
+    assert cli(*call, "--confirm", "port", "--refresh", "host", "--json").code == 0
+    told = [row.detail for row in Decision.objects.filter(act="assumption")]
+    assert {one["key"]: one["became"] for one in told} == {"port": "confirmed", "host": "refreshed"}
+
+
+def test_a_record_is_served_by_hand_or_waived(cli: Cli, story: Story) -> None:
+    faults = ["page fault: file:docs/a.md: deny, gone", "page fault: issue:#7: query_user, no answer"]
+    gate = story.park("UNSERVED_PAGE_FAULT", items=faults)
+    call = ["approve", gate.pk, "--seen", seen(gate), "--comment", "ok", "--as", "rae"]
+    assert cli(*call, "--serve", "file:docs/a.md").code == 2, "with what?"
+    assert cli(*call, "--serve", "file:docs/a.md=it is = 42", "--waive", "issue:#7", "--json").code == 0
+    told = {row.detail["record"]: row.detail for row in Decision.objects.filter(act="page_fault")}
+    assert (told["file:docs/a.md"]["became"], told["file:docs/a.md"]["by"]) == ("served", "it is = 42")
+    assert told["issue:#7"]["became"] == "waived"

@@ -96,8 +96,11 @@ def test_a_promotion_that_a_person_approves_is_written_and_one_that_is_refused_i
     assert git(relay.worktree, "status", "--porcelain") == ""
     again, _ = asked([work(), remember("never", evidence=None), *DONE])
     refuse(reviewer(), again.gates[0])
-    assert Promotion.objects.get(slug="never").outcome == "refused"
-    assert not Promotion.objects.exclude(text="").exists() and not at_tip(again, "never")
+    assert Promotion.objects.get(slug="never").outcome == "refused" and not at_tip(again, "never")
+    reopened = refuse(reviewer(), again.gates[0], seen="", reopen=True)
+    assert reopened.state == "waiting"
+    again.approve("AMBIGUOUS_MEMORY_PROMOTION")
+    assert Promotion.objects.get(slug="never").outcome == "promoted" and at_tip(again, "never")
 
 
 def test_a_memory_that_has_expired_is_not_served_as_if_it_stood(asked: Asked) -> None:
@@ -155,6 +158,9 @@ def test_a_destructive_operation_that_is_refused_leaves_everything(asked: Asked,
     assert all(at_tip(relay, slug) for slug in slugs)
     row = MemoryOperation.objects.get()
     assert (row.state, row.slugs, row.commit) == ("refused", [], "")
+    refuse(reviewer(), relay.gates[0], seen="", reopen=True)
+    relay.approve(DESTRUCTIVE)
+    assert not all(at_tip(relay, slug) for slug in slugs), "a refusal that was reopened can be allowed"
 
 
 @pytest.mark.parametrize("how", ["named", "pinned", "a person's own"])
