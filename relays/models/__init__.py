@@ -1,6 +1,17 @@
 """One module per aggregate; constraints and indexes, no behaviour beyond properties."""
 
 from relays.models.baton import Baton, Check, Verification
+from relays.models.comparison import (
+    BackTest,
+    Comparison,
+    CostDue,
+    CostState,
+    DayCost,
+    LearnedParameter,
+    OwnerBudget,
+    OwnerMonth,
+    StoredWork,
+)
 from relays.models.counted import Counted
 from relays.models.evidence import Assumption, Call, CommandResult, Event, Fact, PageFault, Promotion
 from relays.models.gate import NEXT_LEG, OPEN_GATES, Decision, GateEpisode, GateState
@@ -40,12 +51,17 @@ __all__ = [
     "OPEN_GATES",
     "OPEN_STATES",
     "Assumption",
+    "BackTest",
     "Baton",
     "Boundary",
     "Call",
     "Check",
     "CommandResult",
+    "Comparison",
+    "CostDue",
+    "CostState",
     "Counted",
+    "DayCost",
     "Decision",
     "DriverClaim",
     "Event",
@@ -56,10 +72,13 @@ __all__ = [
     "Heartbeat",
     "Import",
     "ImportedFile",
+    "LearnedParameter",
     "LedgerRow",
     "Leg",
     "LegState",
     "Outbox",
+    "OwnerBudget",
+    "OwnerMonth",
     "PageFault",
     "PriceRow",
     "Promotion",
@@ -80,6 +99,7 @@ __all__ = [
     "SessionText",
     "SignInLink",
     "SourceFile",
+    "StoredWork",
     "Tombstone",
     "Topic",
     "Verification",
