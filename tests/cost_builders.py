@@ -60,9 +60,10 @@ def make_comparison(of: Relay | Session, **values: Any) -> Comparison:
             {"name": "orientation", "low": 8_000, "high": 40_000, "saving_low": "1.20", "saving_high": "3.90",
              "breaks": 61_000},
         ],
-        "line": [[tokens, str(Decimal("3.9") - Decimal(tokens) * 64 / 1_000_000)] for tokens in range(0, 90_000, 10_000)],
+        "line": [[10_000 * n, str(Decimal("3.9") - Decimal("0.64") * n)] for n in range(9)],
         "series": {
-            "x": [1, 40, 80, 120], "observed": ["0.07", "2.70", "5.40", "8.25"], "base": ["0.06", "3.10", "6.80", "11.20"],
+            "x": [1, 40, 80, 120], "observed": ["0.07", "2.70", "5.40", "8.25"],
+            "base": ["0.06", "3.10", "6.80", "11.20"],
             "low": ["0.06", "2.90", "6.10", "9.90"], "high": ["0.06", "3.40", "7.70", "12.80"],
         },
         "legs": [
