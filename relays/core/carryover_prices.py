@@ -1,0 +1,120 @@
+"""What a call of a simulated window costs: three rates, by dollars or as multiples of an input token, exact.
+
+Cost: "valid prefix at cache-read price, the rest at cache-write price, output at output price"; "per request, with
+prompt-length tiers". A provider without a price for cache writes bills the rest as input.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final, Literal
+
+from relays.core.pricing import MILLION, Rate, Rates
+from relays.core.usage import Buckets
+
+Rest = Literal["input", "cache_write_5m", "cache_write_1h"]
+Unit = Literal["dollars", "input tokens"]
+
+
+@dataclass(frozen=True, slots=True)
+class Tariff:
+    """Whole-number prices: tokens x price x `Prices.unit` = money. `tiers`: (read, rest, output), the lowest first;
+
+    `starts`: a request above the n-th start is billed by the tier after it.
+    """
+
+    starts: tuple[int, ...]
+    tiers: tuple[tuple[int, int, int], ...]
+
+    def at(self, input_side: int) -> tuple[int, int, int]:
+        """The prices of a request with that many tokens on its input side."""
+        return self.tiers[bisect_left(self.starts, input_side)]
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Rates for what is read from the cache, for the rest of the input, and for output.
+
+    `measure` says what they are: dollars per million tokens, or multiples of an input token's price. `rest`: the bucket
+    that the rest of the input is billed in.
+    """
+
+    read: Rate
+    write: Rate
+    output: Rate
+    measure: Unit = "dollars"
+    rest: Rest = "cache_write_5m"
+
+    @classmethod
+    def of(cls, rates: Rates, lifetime: Literal["5m", "1h"] = "5m") -> "Prices | None":
+        """A model's rates; None = the model has no price for input or output: then there is no money either.
+
+        `lifetime`: of the cache entries that the agent writes. Where the source names no price for cache reads, input
+        that is read again costs what input costs.
+        """
+        used = rates.used()
+        output, own = used["output"], used["input"]
+        if own is None or output is None:
+            return None
+        rest: Rest = "input"
+        write = own
+        if rates.cache_write_5m is not None or rates.cache_write_1h is not None:
+            rest = "cache_write_1h" if lifetime == "1h" else "cache_write_5m"
+            write = used[rest] or own
+        return cls(used["cache_read"] or own, write, output, "dollars", rest)
+
+    @classmethod
+    def multiples(cls, read: Decimal, write: Decimal, output: Decimal) -> "Prices":
+        """Multiples of an input token's price: money is then a number of input tokens."""
+        return cls(Rate(read), Rate(write), Rate(output), "input tokens")
+
+    @property
+    def unit(self) -> Decimal:
+        """What 1 in the tariff is worth: a power of ten (dollars: per token)."""
+        unit = Decimal(1).scaleb(-self._digits())
+        return unit / MILLION if self.measure == "dollars" else unit
+
+    def tariff(self) -> Tariff:
+        """The rates as whole numbers, so that a long stream is added up exactly and fast."""
+        digits = self._digits()
+        starts = sorted({start for rate in (self.read, self.write, self.output) for start, _ in rate.tiers})
+        # a start itself still belongs to the tier below it: a request must be above it
+        sides = [*starts, starts[-1] + 1] if starts else [0]
+        return Tariff(
+            tuple(starts),
+            tuple(
+                (_whole(self.read, side, digits), _whole(self.write, side, digits), _whole(self.output, side, digits))
+                for side in sides
+            ),
+        )
+
+    def buckets(self, read: int, rest: int, output: int) -> Buckets:
+        """Token sums in the five buckets."""
+        if self.rest == "input":
+            return Buckets(input=rest, cache_read=read, output=output)
+        if self.rest == "cache_write_1h":
+            return Buckets(cache_write_1h=rest, cache_read=read, output=output)
+        return Buckets(cache_write_5m=rest, cache_read=read, output=output)
+
+    def _digits(self) -> int:
+        """How many decimals the finest of all prices has."""
+        return max(
+            _decimals(price)
+            for rate in (self.read, self.write, self.output)
+            for price in (rate.base, *(above for _, above in rate.tiers))
+        )
+
+
+def _decimals(price: Decimal) -> int:
+    exponent = price.as_tuple().exponent
+    if not isinstance(exponent, int):
+        raise ValueError(f"a price must be a number: {price}")
+    return max(-exponent, 0)
+
+
+def _whole(rate: Rate, side: int, digits: int) -> int:
+    return int(rate.at(side).scaleb(digits))
+
+
+#: the prices of the published setting: "read ×0.1, write ×1.25 and nothing else charged"
+PUBLISHED: Final = Prices.multiples(Decimal("0.1"), Decimal("1.25"), Decimal(0))
