@@ -10,12 +10,13 @@ the policy looks at it and may cut it. An event therefore stands at the call AFT
 numbers are tokens; money is exact, in the unit of the prices. Everything that comes out is SIMULATED.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 from relays.core.carryover_policies import CarryOver, Window
-from relays.core.carryover_prices import Prices
-from relays.core.usage import Buckets
+from relays.core.carryover_prices import EXACT, Prices, tariffs_of
+from relays.core.usage import ZERO, Buckets, add
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,31 +26,36 @@ class Step:
     `new`: what came into the window after this call and before the next one: its own output as far as it stays, tool
     results, user text. Observed: resident tokens of the next call - those of this one, never below 0; of the last call
     of a stream its output. `output`: what it produced, billed (reasoning included). `cold`: a gap longer than the
-    cache lifetime lies before it. `effect`: a durable effect (commit, file, issue, ledger row) came with it.
+    cache lifetime lies before it. `effect`: a durable effect (commit, file, issue, ledger row) came with it. `price`:
+    which of the prices that are handed to `play` holds for it (another model, or another price after midnight).
     """
 
     new: int
     output: int = 0
     cold: bool = False
     effect: bool = False
+    price: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A work stream: `base` = what the first call holds (system prompt, tools, first words), `window` = what fits.
+    """A work stream: `base` = what every window begins with (system prompt, tools), `window` = what fits.
 
     `kept`: tokens of the base that stay cached over a cut (system prompt and tools, if the cache still has them): the
     same for every policy, so that both sides are treated alike. 0 = a cut makes everything cold, as published.
-    Raises ValueError for numbers that cannot be.
+    `first`: what the first call holds over the base (first words, or an inherited conversation). `warm`: what of the
+    first call is in the cache already. Raises ValueError for numbers that cannot be.
     """
 
     base: int
     window: int
     steps: tuple[Step, ...]
     kept: int = 0
+    first: int = 0
+    warm: int = 0
 
     def __post_init__(self) -> None:
-        if self.base < 0 or self.window < 1:
+        if self.base < 0 or self.first < 0 or self.warm < 0 or self.window < 1:
             raise ValueError("a work stream needs a base of at least 0 tokens and a window of at least 1")
         if not 0 <= self.kept <= self.base:
             raise ValueError(f"what stays cached of the base must be 0 to {self.base}: {self.kept}")
@@ -101,23 +107,31 @@ class Carried:
 
     def money_after(self, call: int) -> Decimal:
         """What was spent when `call` (from 1) and the event after it, if any, were over; 0 for call 0."""
-        return self._unit * self._cumulative[call - 1] if call else Decimal(0)
+        return EXACT.multiply(self._unit, self._cumulative[call - 1]) if call else Decimal(0)
 
     @property
     def money_at(self) -> tuple[Decimal, ...]:
         """Cumulative money, one per call."""
-        return tuple(self._unit * amount for amount in self._cumulative)
+        return tuple(EXACT.multiply(self._unit, amount) for amount in self._cumulative)
 
 
-def play(work: Work, policy: CarryOver, prices: Prices) -> Carried:
-    """Play `work` through `policy`: one pass, whatever its length. Nothing is rounded."""
-    window = Window(work.base, work.kept, work.window)
+def play(work: Work, policy: CarryOver, prices: Prices | Sequence[Prices]) -> Carried:
+    """Play `work` through `policy`: one pass, whatever its length. Nothing is rounded.
+
+    `prices`: one for all calls, or several that `Step.price` chooses from. Raises ValueError where they have no common
+    measure, IndexError where a call chooses one that is not there.
+    """
+    several = (prices,) if isinstance(prices, Prices) else tuple(prices)
+    tariffs, unit = tariffs_of(several)
+    tariff = tariffs[0]
+    flat = len(tariffs) == 1 and len(tariff.tiers) == 1
+    read_price, rest_price, output_price = tariff.tiers[0]
+    window = Window(work.base, work.kept, work.window, work.base + work.first)
     resident = policy.first(window)
     fires_at = policy.fires_at(window)
-    tariff = prices.tariff()
-    flat = len(tariff.tiers) == 1
-    read_price, write_price, output_price = tariff.tiers[0]
-    spent = extra = read = written = produced = valid = pending = peak = cold = 0
+    spent = extra = pending = peak = cold = 0
+    valid = work.warm
+    sums = [[0, 0, 0] for _ in tariffs]
     events: list[int] = []
     busts: list[int] = []
     residents: list[int] = []
@@ -130,11 +144,13 @@ def play(work: Work, policy: CarryOver, prices: Prices) -> Carried:
         cached = valid if valid < resident else resident
         uncached = resident - cached
         if not flat:
-            read_price, write_price, output_price = tariff.at(resident)
-        spent += cached * read_price + uncached * write_price + step.output * output_price
-        read += cached
-        written += uncached
-        produced += step.output
+            tariff = tariffs[step.price]
+            read_price, rest_price, output_price = tariff.at(resident)
+        spent += cached * read_price + uncached * rest_price + step.output * output_price
+        billed = sums[step.price]
+        billed[0] += cached
+        billed[1] += uncached
+        billed[2] += step.output
         if pending:
             busts[-1] = min(pending, uncached)
             pending = 0
@@ -158,9 +174,9 @@ def play(work: Work, policy: CarryOver, prices: Prices) -> Carried:
                     price = cached * of_read + (whole - cached) * of_rest + cut.writes * of_output
                     spent += price
                     extra += price
-                    read += cached
-                    written += whole - cached
-                    produced += cut.writes
+                    billed[0] += cached
+                    billed[1] += whole - cached
+                    billed[2] += cut.writes
                 pending = resident
                 resident = cut.resident
                 valid = min(cut.valid, valid)
@@ -170,8 +186,10 @@ def play(work: Work, policy: CarryOver, prices: Prices) -> Carried:
         if resident > work.window:
             exceeded_at = number
             break
-    billed = prices.buckets(read, written, produced)
+    buckets = ZERO
+    for priced, (read, rest, output) in zip(several, sums, strict=True):
+        buckets = add(buckets, priced.buckets(read, rest, output))
     return Carried(
-        billed, prices.unit * spent, peak, tuple(events), tuple(busts), cold, exceeded_at, tuple(residents),
-        prices.unit * extra, tuple(cumulative), prices.unit,
+        buckets, EXACT.multiply(unit, spent), peak, tuple(events), tuple(busts), cold, exceeded_at, tuple(residents), EXACT.multiply(unit, extra),
+        tuple(cumulative), unit,
     )  # fmt: skip

@@ -31,14 +31,15 @@ def _reached(level: Level, whole: int) -> int:
 
 @dataclass(slots=True)
 class Window:
-    """What a policy may look at: the base, what of it stays cached over a cut, the size, and, where it asked for it,
+    """What a policy may look at: the base, what of it stays cached over a cut, the size, what the first call holds,
 
-    what each call added: (tokens that stay, tokens of results that may go), the oldest first.
+    and, where it asked for it, what each call added: (tokens that stay, tokens of results), the oldest first.
     """
 
     base: int
     kept: int
     size: int
+    start: int
     keeps_steps: bool = False
     steps: list[tuple[int, int]] = field(default_factory=list)
     #: the first of `steps` that is still whole, and where in the window it begins
@@ -103,7 +104,7 @@ class Relay:
         return "relay"
 
     def first(self, window: Window) -> int:
-        return window.base + self.baton
+        return window.start + self.baton
 
     def fires_at(self, window: Window) -> int:
         return _reached(self.mark, window.size)
@@ -137,7 +138,7 @@ class Compaction:
         return "compaction"
 
     def first(self, window: Window) -> int:
-        return window.base
+        return window.start
 
     def fires_at(self, window: Window) -> int:
         return _reached(self.trigger, window.size)
@@ -169,8 +170,8 @@ class ContextEditing:
 
     def first(self, window: Window) -> int:
         window.keeps_steps = True
-        window.first_at = window.base
-        return window.base
+        window.first_at = window.start
+        return window.start
 
     def fires_at(self, window: Window) -> int:
         return _reached(self.trigger, window.size)
@@ -209,7 +210,7 @@ class SlidingWindow:
 
     def first(self, window: Window) -> int:
         window.keeps_steps = True
-        return window.base
+        return window.start
 
     def fires_at(self, window: Window) -> int:
         return tokens_of(self.keep, window.size) + 1
@@ -234,7 +235,7 @@ class Unbounded:
         return "none"
 
     def first(self, window: Window) -> int:
-        return window.base
+        return window.start
 
     def fires_at(self, window: Window) -> int:
         return NEVER

@@ -5,12 +5,17 @@ prompt-length tiers". A provider without a price for cache writes bills the rest
 """
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Final, Literal
 
-from relays.core.pricing import MILLION, Rate, Rates
+from relays.core.pricing import Rate, Rates
 from relays.core.usage import Buckets
+
+#: never the caller's context: a thread that rounds to six digits must not round money
+EXACT: Final = Context(prec=60)
+MILLION_DIGITS: Final = 6
 
 Rest = Literal["input", "cache_write_5m", "cache_write_1h"]
 Unit = Literal["dollars", "input tokens"]
@@ -18,9 +23,9 @@ Unit = Literal["dollars", "input tokens"]
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """Whole-number prices: tokens x price x `Prices.unit` = money. `tiers`: (read, rest, output), the lowest first;
+    """Whole-number prices: tokens x price x the unit of `tariffs_of` = money.
 
-    `starts`: a request above the n-th start is billed by the tier after it.
+    `tiers`: (read, rest, output), the lowest first; a request above the n-th of `starts` is billed by the tier after it.
     """
 
     starts: tuple[int, ...]
@@ -68,26 +73,6 @@ class Prices:
         """Multiples of an input token's price: money is then a number of input tokens."""
         return cls(Rate(read), Rate(write), Rate(output), "input tokens")
 
-    @property
-    def unit(self) -> Decimal:
-        """What 1 in the tariff is worth: a power of ten (dollars: per token)."""
-        unit = Decimal(1).scaleb(-self._digits())
-        return unit / MILLION if self.measure == "dollars" else unit
-
-    def tariff(self) -> Tariff:
-        """The rates as whole numbers, so that a long stream is added up exactly and fast."""
-        digits = self._digits()
-        starts = sorted({start for rate in (self.read, self.write, self.output) for start, _ in rate.tiers})
-        # a start itself still belongs to the tier below it: a request must be above it
-        sides = [*starts, starts[-1] + 1] if starts else [0]
-        return Tariff(
-            tuple(starts),
-            tuple(
-                (_whole(self.read, side, digits), _whole(self.write, side, digits), _whole(self.output, side, digits))
-                for side in sides
-            ),
-        )
-
     def buckets(self, read: int, rest: int, output: int) -> Buckets:
         """Token sums in the five buckets."""
         if self.rest == "input":
@@ -96,13 +81,40 @@ class Prices:
             return Buckets(cache_write_1h=rest, cache_read=read, output=output)
         return Buckets(cache_write_5m=rest, cache_read=read, output=output)
 
-    def _digits(self) -> int:
+    def digits(self) -> int:
         """How many decimals the finest of all prices has."""
         return max(
             _decimals(price)
             for rate in (self.read, self.write, self.output)
             for price in (rate.base, *(above for _, above in rate.tiers))
         )
+
+
+def tariffs_of(prices: Sequence[Prices]) -> tuple[tuple[Tariff, ...], Decimal]:
+    """The rates as whole numbers, and what 1 is worth: a long stream is added up exactly and fast.
+
+    Raises ValueError for no price, or for prices in different measures.
+    """
+    if len({one.measure for one in prices}) != 1:
+        raise ValueError("prices of one stream need one measure")
+    digits = max(one.digits() for one in prices)
+    per_token = MILLION_DIGITS if prices[0].measure == "dollars" else 0
+    unit = EXACT.scaleb(Decimal(1), Decimal(-digits - per_token))
+    return tuple(_tariff(one, digits) for one in prices), unit
+
+
+def _tariff(prices: Prices, digits: int) -> Tariff:
+    rates = (prices.read, prices.write, prices.output)
+    starts = sorted({start for rate in rates for start, _ in rate.tiers})
+    # a start itself still belongs to the tier below it: a request must be above it
+    sides = [0, *(start + 1 for start in starts)]
+    return Tariff(
+        tuple(starts),
+        tuple(
+            (_whole(prices.read, side, digits), _whole(prices.write, side, digits), _whole(prices.output, side, digits))
+            for side in sides
+        ),
+    )
 
 
 def _decimals(price: Decimal) -> int:
@@ -113,7 +125,7 @@ def _decimals(price: Decimal) -> int:
 
 
 def _whole(rate: Rate, side: int, digits: int) -> int:
-    return int(rate.at(side).scaleb(digits))
+    return int(EXACT.scaleb(rate.at(side), Decimal(digits)))
 
 
 #: the prices of the published setting: "read ×0.1, write ×1.25 and nothing else charged"
