@@ -190,6 +190,15 @@ def play(work: Work, policy: CarryOver, prices: Prices | Sequence[Prices]) -> Ca
     for priced, (read, rest, output) in zip(several, sums, strict=True):
         buckets = add(buckets, priced.buckets(read, rest, output))
     return Carried(
-        buckets, EXACT.multiply(unit, spent), peak, tuple(events), tuple(busts), cold, exceeded_at, tuple(residents), EXACT.multiply(unit, extra),
-        tuple(cumulative), unit,
-    )  # fmt: skip
+        billed=buckets,
+        money=EXACT.multiply(unit, spent),
+        peak=peak,
+        events=tuple(events),
+        busts=tuple(busts),
+        cold=cold,
+        exceeded_at=exceeded_at,
+        residents=tuple(residents),
+        extra=EXACT.multiply(unit, extra),
+        _cumulative=tuple(cumulative),
+        _unit=unit,
+    )

@@ -219,8 +219,11 @@ class SlidingWindow:
         left = resident
         most = tokens_of(self.keep, window.size)
         number = window.first
-        while left > most and number < len(window.steps) - 1:
-            left -= sum(window.steps[number])
+        steps = window.steps
+        newest = len(steps) - 1
+        while left > most and number < newest:
+            stays, results = steps[number]
+            left -= stays + results
             number += 1
         window.first = number
         return None if left == resident else Cut(left, window.base)

@@ -25,7 +25,7 @@ Unit = Literal["dollars", "input tokens"]
 class Tariff:
     """Whole-number prices: tokens x price x the unit of `tariffs_of` = money.
 
-    `tiers`: (read, rest, output), the lowest first; a request above the n-th of `starts` is billed by the tier after it.
+    `tiers`: (read, rest, output), the lowest first; a request above the n-th of `starts` is billed by the next one.
     """
 
     starts: tuple[int, ...]
