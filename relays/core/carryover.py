@@ -13,10 +13,15 @@ numbers are tokens; money is exact, in the unit of the prices. Everything that c
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Final
 
 from relays.core.carryover_policies import CarryOver, Window
 from relays.core.carryover_prices import EXACT, Prices, tariffs_of
 from relays.core.usage import ZERO, Buckets, add
+
+
+#: the whole of a prefix, in what `Step.lost` counts
+ALL: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,9 @@ class Step:
     cold: bool = False
     effect: bool = False
     price: int = 0
+    lost: int = (
+        0  # millionths of the prefix that its own record shows as no longer cached (no gap and no cut explains it)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +70,8 @@ class Work:
         for number, step in enumerate(self.steps, 1):
             if step.new < 0 or step.output < 0:
                 raise ValueError(f"call {number} has a negative number of tokens")
+            if not 0 <= step.lost <= ALL:
+                raise ValueError(f"call {number} lost {step.lost} millionths of its prefix")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +151,10 @@ def play(work: Work, policy: CarryOver, prices: Prices | Sequence[Prices]) -> Ca
         if step.cold and valid:
             cold += min(valid, resident)
             valid = 0
+        elif step.lost and valid:
+            before = min(valid, resident)
+            valid = before - before * step.lost // ALL
+            cold += before - valid
         cached = valid if valid < resident else resident
         uncached = resident - cached
         if not flat:
