@@ -19,7 +19,6 @@ from relays.core.carryover_policies import CarryOver, Window
 from relays.core.carryover_prices import EXACT, Prices, tariffs_of
 from relays.core.usage import ZERO, Buckets, add
 
-
 #: the whole of a prefix, in what `Step.lost` counts
 ALL: Final = 1_000_000
 
@@ -33,6 +32,7 @@ class Step:
     of a stream its output. `output`: what it produced, billed (reasoning included). `cold`: a gap longer than the
     cache lifetime lies before it. `effect`: a durable effect (commit, file, issue, ledger row) came with it. `price`:
     which of the prices that are handed to `play` holds for it (another model, or another price after midnight).
+    `lost`: millionths of the prefix that its own record shows as no longer cached, where no cut explains it.
     """
 
     new: int
