@@ -41,6 +41,7 @@ VERBS: dict[str, str] = {
     "adopt": "take up a relay that ran on another host, from a clone",
     "release": "let go of the region that a relay without a running leg holds",
     "clean": "remove what ended relays left behind, where nothing is lost",
+    "simulate": "the cost engine alone: what a way to carry a window over would bill",
     "prices": "what a model costs, or which models were seen and have no price",
     "audit": "recompute the chain of decisions",
     "doctor": "check git, database, broker, worker, beat, disk and clock",
@@ -51,6 +52,8 @@ VERBS: dict[str, str] = {
 }
 
 
+#: verbs that need none, say what is missing, or make it themselves
+WITHOUT_DATABASE = {"canonical", "doctor", "serve", "simulate"}
 #: verbs whose word cannot be a module's name
 MODULES = {"import": "import_sessions"}
 
@@ -72,8 +75,8 @@ def parser_for(verb: str) -> argparse.ArgumentParser:
 
 def first_use(verb: str, rest: list[str]) -> None:
     """Make the embedded database where there is none yet, so that the first command on a fresh machine just works."""
-    if verb in {"canonical", "doctor", "serve"} or (verb == "check-baton" and "--repo" not in " ".join(rest)):
-        return  # they need none, say what is missing, or do it themselves
+    if verb in WITHOUT_DATABASE or (verb == "check-baton" and "--repo" not in " ".join(rest)):
+        return
     path = Path(str(connection.settings_dict["NAME"]))
     if connection.vendor != "sqlite" or (path.exists() and path.stat().st_size):
         return
