@@ -32,6 +32,7 @@ class Comparison(models.Model):
     computed_at = models.DateTimeField(null=True, blank=True)  # null = asked for and never computed
     wanted_at = models.DateTimeField(null=True, blank=True)  # a person or a change asks for a new one; null = it stands
     digest = models.CharField(max_length=64, default="", blank=True)  # of what it was computed from
+    took_ms = models.PositiveIntegerField(default=0)  # to compute it: what took long is done anew less often
     why = models.CharField(max_length=300, default="", blank=True)  # one line where nothing can be compared
     scripted = models.BooleanField(default=False)  # figures of the scripted worker, not of a model
 
@@ -200,7 +201,8 @@ class CostDue(models.Model):
     session = models.OneToOneField(Session, on_delete=models.CASCADE, null=True, blank=True, related_name="cost_due")
     seen = models.DateTimeField()
     zone = models.CharField(max_length=60)  # the fleet's time zone when its days were cut
-    orientation = models.PositiveBigIntegerField(null=True, blank=True)  # of the leg: see relays.costs.streams
+    effect_turn = models.PositiveIntegerField(null=True, blank=True)  # of the leg: its first durable effect's turn
+    orientation = models.PositiveBigIntegerField(null=True, blank=True)  # tokens that it grew before that turn
 
     def __str__(self) -> str:
         return f"costs of {self.leg_id or self.session_id}"
