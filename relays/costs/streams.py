@@ -6,7 +6,7 @@ they are no steps, and their money is the same whoever carries the main chain.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
@@ -320,7 +320,7 @@ def of_relay(relay: Relay) -> Observed:
     return out
 
 
-def _first_leg(legs: Sequence[dict[str, Any]]) -> int:
+def _first_leg(legs: Sequence[Mapping[str, Any]]) -> int:
     """The first leg that is played: from it on there are no more than `MOST_CALLS` turns; the newest leg always is."""
     turns = 0
     for leg in reversed(legs):
