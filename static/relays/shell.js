@@ -27,6 +27,9 @@
     }, function () { button.classList.remove('copied'); });
   });
 
+  /* ---- print: what the browser's own menu does, where one looks for it ---- */
+  document.addEventListener('click', function (event) { if (event.target.closest('[data-print]')) window.print(); });
+
   /* ---- times: written in the fleet's zone by the server, shown in the viewer's ---- */
   var two = function (n) { return (n < 10 ? '0' : '') + n; };
   var zone = Intl.DateTimeFormat().resolvedOptions().timeZone || '';
