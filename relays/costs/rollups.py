@@ -108,6 +108,12 @@ def due_legs(limit: int) -> list[int]:
     return list(legs.order_by("last_event_at").values_list("pk", flat=True)[:limit])
 
 
+def due_legs_of(relay: str) -> list[int]:
+    """Legs of one relay whose days are older than their calls."""
+    newer = Q(cost_due__isnull=True) | Q(cost_due__seen__lt=F("last_event_at")) | ~Q(cost_due__zone=settings.TIME_ZONE)
+    return list(Leg.objects.filter(newer, relay=relay, calls__gt=0).order_by("number").values_list("pk", flat=True))
+
+
 def due_sessions(limit: int) -> list[int]:
     """Sessions whose figures are newer than their days: their keys."""
     name = settings.TIME_ZONE

@@ -89,6 +89,7 @@ class Observed:
     tokens: Buckets = ZERO
     reported: Decimal | None = None
     money_at: list[Decimal] = field(default_factory=list)
+    beside_at: list[Decimal] = field(default_factory=list)
     legs: list[LegMoney] = field(default_factory=list)
     places: list[tuple[int, int]] = field(default_factory=list)
     scripted: bool = False
@@ -101,9 +102,17 @@ class Observed:
         return self.tokens.cache_read / side if side else None
 
     @property
-    def side(self) -> Decimal:
-        """What sub-agents cost: the same for every carrier."""
+    def beside(self) -> Decimal:
+        """What no carrier changes: sub-agents, and calls before those that are played."""
         return self.cost - self.main - self.carrying
+
+    def mark(self, main: bool) -> None:
+        """Write down what was spent by now: at a new main call, else at the one before it."""
+        if main:
+            self.money_at.append(self.cost)
+            self.beside_at.append(self.beside)
+        elif self.money_at:
+            self.money_at[-1], self.beside_at[-1] = self.cost, self.beside
 
 
 def plain(amount: Decimal) -> str:
@@ -219,13 +228,11 @@ def of_session(session: Session) -> Observed:
             out.priced = out.priced and index is not None and cost is not None
             out.main += cost or 0
             out.calls.append(MainCall(buckets, read_time(time), fresh, key in effects, index or 0))
-            out.money_at.append(out.cost)
             fresh = False
         elif chain == "aux":
             out.carrying += cost or 0
             out.carrying_calls += 1
-        if chain != "main" and out.money_at:
-            out.money_at[-1] = out.cost
+        out.mark(chain == "main")
     out.legs.append(leg)
     if out.calls:
         out.stream = workstream.of(out.calls, max(out.window, 1), soon=workstream.SOON)
@@ -309,10 +316,8 @@ def of_relay(relay: Relay) -> Observed:
             out.calls.append(
                 MainCall(buckets, at, fresh and bool(out.calls), effects.get(pk) == turn, index or 0, told)
             )
-            out.money_at.append(out.cost)
             fresh = False
-        elif out.money_at:
-            out.money_at[-1] = out.cost
+        out.mark(main)
     if leg is not None:
         out.legs.append(leg)
     if out.calls:

@@ -43,6 +43,8 @@ VERBS: dict[str, str] = {
     "clean": "remove what ended relays left behind, where nothing is lost",
     "simulate": "the cost engine alone: what a way to carry a window over would bill",
     "prices": "what a model costs, or which models were seen and have no price",
+    "compare": "what a relay or a session cost, against what compaction would have cost",
+    "backtest": "how well the engine predicts sessions that really compacted",
     "audit": "recompute the chain of decisions",
     "doctor": "check git, database, broker, worker, beat, disk and clock",
     "user": "make a user with a role, or a sign-in link",
