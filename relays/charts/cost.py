@@ -121,7 +121,7 @@ def tornado(data: Sequence[Sensitive], at: Decimal, label: dict[str, str]) -> go
     fig, count = go.Figure(), len(data)
     low = min([float(at), 0.0, *(float(one.least) for one in data)])
     high = max([float(at), 0.0, *(float(one.most) for one in data)])
-    room = (high - low) * 0.16 or 1.0
+    room = (high - low) * 0.26 or 1.0
     notes, shapes = [], []
     for nth, one in enumerate(data):
         y = count - nth
@@ -180,9 +180,10 @@ def break_even(line: Sequence[tuple[int, Decimal]], measured: int | None, even: 
     )  # fmt: skip
     notes = []
     right = max(x, default=1.0)
-    for at, money, words, colour, symbol, up in (
-        (measured, _on(line, measured), "now", "leg-a", "circle", 12),
-        (even, 0.0, "break-even", "bad", "x", -14),
+    loses = even is not None and measured is not None and measured > even
+    for at, money, words, colour, symbol in (
+        (measured, _on(line, measured), "now", "leg-a", "circle"),
+        (even, 0.0, "break-even", "bad", "x"),
     ):
         if at is None or money is None or at > right:
             continue
@@ -192,11 +193,15 @@ def break_even(line: Sequence[tuple[int, Decimal]], measured: int | None, even: 
                 hoverinfo="skip",
             )
         )  # fmt: skip
-        side = "left" if at < right / 2 else "right"
-        shift = 10 if side == "left" else -10
-        ink = "ink" if colour == "leg-a" else colour
+        # the line falls: above it on the right and below it on the left there is room
+        above = at < 0.6 * right and not (words == "now" and loses and at > 0.25 * right)
+        place = (
+            {"xanchor": "left", "xshift": 10, "yshift": 12}
+            if above
+            else {"xanchor": "right", "xshift": -10, "yshift": -13}
+        )
         for name in ("wide", "narrow"):
-            notes.append(note(name, f"{words} {k(at)}", ink, x=at, y=money, xanchor=side, xshift=shift, yshift=up))
+            notes.append(note(name, f"{words} {k(at)}", "ink" if colour == "leg-a" else colour, x=at, y=money, **place))
     fig.update_layout(
         **layout(
             annotations=notes, shapes=[{**hline(0, "bad")}],
@@ -286,7 +291,7 @@ def faithful(data: Faithful) -> go.Figure:
     fig.update_layout(
         **layout(
             annotations=notes, margin={"l": 236, "r": 20, "t": 10, "b": 34},
-            xaxis=axis(range=[0, 128], tickvals=[0, 25, 50, 75, 100], ticksuffix=" %"),
+            xaxis=axis(range=[0, 128], tickvals=[0, 25, 50, 75, 100], ticktext=["0", "25 %", "50 %", "75 %", "100 %"]),
             yaxis=axis(
                 showgrid=False, tickvals=list(range(count, 0, -1)), ticks="", range=[0.4, count + 0.8],
                 ticktext=[words for words, _, _ in data.rows],

@@ -5,7 +5,7 @@ from datetime import date
 
 import plotly.graph_objects as go
 
-from relays.charts.cost import dollars, layout, money_axis, title
+from relays.charts.cost import dollars, layout, money_axis
 from relays.charts.flat import axis, var
 from relays.reports.fleet_cost import DRAWN_DAYS, UNIT, DayRow
 
@@ -48,9 +48,10 @@ def figure(days: Sequence[DayRow]) -> go.Figure:
         )  # fmt: skip
     fig.update_layout(
         **layout(
-            barmode="stack", bargap=0.25, margin={"l": 60, "r": 20, "t": 12, "b": 44},
-            xaxis=axis(showgrid=False, type="date", title=title("day of the fleet"), nticks=12, **_range(drawn)),
+            barmode="stack", bargap=0.25, margin={"l": 60, "r": 20, "t": 12, "b": 28},
+            xaxis=axis(showgrid=False, type="date", nticks=12, **_range(drawn)),
             yaxis=money_axis(top, nticks=5, rangemode="tozero"),
+            meta={"narrow": {"margin": {"l": 48, "r": 10, "t": 12, "b": 28}, "nticks": 5}},
         )
     )  # fmt: skip
     return fig
@@ -64,7 +65,9 @@ def _range(drawn: Sequence[DayRow]) -> dict[str, object]:
     first, last = known[0].toordinal(), known[-1].toordinal()
     missing = max(0, 7 - (last - first + 1))
     start, stop = date.fromordinal(max(first - missing, 1)), date.fromordinal(last)
-    return {"range": [f"{date.fromordinal(start.toordinal() - 1)} 12:00", f"{stop} 12:00"]}
+    long = last - first > 300
+    wanted = {"tickformat": "%b %Y" if long else "%b %-d"}
+    return {**wanted, "range": [f"{date.fromordinal(start.toordinal() - 1)} 12:00", f"{stop} 12:00"]}
 
 
 def alternative(days: Sequence[DayRow]) -> str:

@@ -102,7 +102,7 @@ def union(spans: list[tuple[datetime, datetime]]) -> timedelta:
 class BudgetRow:
     """What an owner's relays cost in a month. `state`: none, fine, warned, over. `pace`: to the month's end, if it is
 
-    the present one and goes on like this; None for a month that is over.
+    the present one and goes on like this; None for a month that is over, and in the first three days.
     """
 
     owner: str
@@ -145,9 +145,11 @@ def budgets(query: Query, now: datetime, today: date) -> tuple[BudgetRow, ...]:
     return tuple(sorted(rows, key=lambda row: (-row.month.toordinal(), not row.warns, row.owner)))
 
 
-def _pace(spent: Decimal, now: datetime, today: date) -> Decimal:
+def _pace(spent: Decimal, now: datetime, today: date) -> Decimal | None:
+    """To the month's end, if it goes on like this; the first three days tell too little."""
     gone = today.day - 1 + (now - midnight(today)) / timedelta(days=1)
-    return spent * Decimal(monthrange(today.year, today.month)[1]) / Decimal(str(max(gone, 0.25)))
+    days = monthrange(today.year, today.month)[1]
+    return spent * Decimal(days) / Decimal(str(round(gone, 6))) if gone >= 3 else None
 
 
 # ---- whether the engine may be believed -----------------------------------------------------------------------------
