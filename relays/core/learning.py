@@ -84,12 +84,15 @@ def learn(
     with (before, after) in `own`: the same compaction, published elsewhere. Each parameter is taken from the versions
     nearest to this one that have enough values together (`LEAST`); one that has too few is not in the answer.
     """
-    rows = [one for one in cuts if one.agent == agent and one.source != without and (one.before, one.after) not in own]
-    told = any(one.automatic is not None for one in rows)
+    rows: dict[tuple[int, int | None], MeasuredCut] = {}
+    for one in cuts:
+        if one.agent == agent and one.source != without and (one.before, one.after) not in own:
+            rows.setdefault((one.before, one.after), one)  # published and imported as well: once
+    told = any(one.automatic is not None for one in rows.values())
     window, base = setting.tokens("window"), setting.tokens("base")
     below = isinstance(setting["trigger"], int)
     seen: dict[str, list[tuple[MeasuredCut, Value]]] = {"trigger": [], "residue": [], "reread": [], "kept": []}
-    for one in rows:
+    for one in rows.values():
         # where an agent says who began a compaction, only its own ones show where it begins them
         if one.window is not None and 0 < one.before <= one.window and (one.automatic or not told):
             seen["trigger"].append((one, _trigger(one, one.window, window, below)))
