@@ -118,7 +118,7 @@ def _digest(of: Relay | Session, seen: streams.Observed) -> str:
     """Of what the figures come from: the same = nothing is new."""
     facts = [
         seen.counted, plain(seen.cost), seen.tokens.as_mapping(), seen.window, len(seen.legs),
-        of.policy if isinstance(of, Relay) else str(settings.SITE_POLICY), learned.mark(seen.agent),
+        of.policy if isinstance(of, Relay) else str(settings.SITE_POLICY), learned.mark(),
     ]  # fmt: skip
     return hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
 

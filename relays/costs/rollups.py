@@ -19,6 +19,7 @@ from django.db.models import F, Q, Sum
 from django.utils import timezone
 
 from relays.core import pricing
+from relays.costs import measured
 from relays.models import (
     Boundary,
     Call,
@@ -154,7 +155,8 @@ def cut_sessions(keys: Iterable[int]) -> None:
             rows = _session_rows(session, where)
             DayCost.objects.filter(session=session).delete()
             DayCost.objects.bulk_create(rows, batch_size=500)
-            values = {"seen": session.projected_at, "zone": where.key}
+            cuts = measured.cuts_of(session) if session.compactions else []
+            values = {"seen": session.projected_at, "zone": where.key, "cuts": cuts, "compactions": len(cuts)}
             CostDue.objects.update_or_create(session=session, defaults=values)
         bump(COST)
 

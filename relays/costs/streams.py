@@ -209,7 +209,7 @@ def of_session(session: Session) -> Observed:
     at = 0
     fresh = False
     for row in rows:
-        key, chain, _, model, time, *tokens = row[:10]
+        key, chain, agent_id, model, time, *tokens = row[:10]
         cost = _money(row[10])
         buckets = Buckets(*(int(count) for count in tokens))
         while at < len(marks) and marks[at] < (row[12], row[13]):
@@ -229,7 +229,7 @@ def of_session(session: Session) -> Observed:
             out.main += cost or 0
             out.calls.append(MainCall(buckets, read_time(time), fresh, key in effects, index or 0))
             fresh = False
-        elif chain == "aux":
+        elif chain == "aux" and _carries(session.agent, agent_id):
             out.carrying += cost or 0
             out.carrying_calls += 1
         out.mark(chain == "main")
@@ -237,6 +237,11 @@ def of_session(session: Session) -> Observed:
     if out.calls:
         out.stream = workstream.of(out.calls, max(out.window, 1), soon=workstream.SOON)
     return out
+
+
+def _carries(agent: str, agent_id: str) -> bool:
+    """Whether a call beside the main chain is a compaction's own: Claude Code starts other helpers for itself too."""
+    return agent != "claude-code" or agent_id.startswith("acompact")
 
 
 def _rates(keys: Iterable[int]) -> dict[int, tuple[Rates, str]]:

@@ -123,7 +123,8 @@ class BackTest(models.Model):
     """How well the engine predicted one session that really compacted, with parameters learned without it.
 
     cost.md: "where its file lacks the compaction's own call, that call is left out on both sides, and the page says
-    so". `error`: |predicted - observed| / observed, null where either is unknown (`why` says so).
+    so". `error`: (predicted - observed) / observed, null where either is unknown (`why` says so). `counts`: whether it
+    is one of those that the median and the share are of; a session that a person compacted is not.
     """
 
     session = models.OneToOneField(Session, on_delete=models.CASCADE, related_name="backtest")
@@ -135,6 +136,7 @@ class BackTest(models.Model):
     observed_at = models.JSONField(default=list)  # main calls, from 1, after which it compacted
     predicted_at = models.JSONField(default=list)
     left_out_calls = models.PositiveIntegerField(default=0)  # compactions whose own call its file lacks
+    counts = models.BooleanField(default=True)
     #: name -> {"value", "n", "provenance", "source"}, as used
     learned = models.JSONField(default=dict)
     why = models.CharField(max_length=300, default="", blank=True)
@@ -203,6 +205,9 @@ class CostDue(models.Model):
     zone = models.CharField(max_length=60)  # the fleet's time zone when its days were cut
     effect_turn = models.PositiveIntegerField(null=True, blank=True)  # of the leg: its first durable effect's turn
     orientation = models.PositiveBigIntegerField(null=True, blank=True)  # tokens that it grew before that turn
+    compactions = models.PositiveIntegerField(default=0)  # of the session: how many `cuts` there are
+    #: of the session: each compaction as the calls around it show it, see relays.costs.learned
+    cuts = models.JSONField(default=list)
 
     def __str__(self) -> str:
         return f"costs of {self.leg_id or self.session_id}"

@@ -1,0 +1,63 @@
+"""Each compaction of a session as the calls around it show it: what the engine's parameters are learned from.
+
+Only what calls show is kept: figures that an agent declares of its own compactions are 3-5 times too low (sessions.md).
+"""
+
+from typing import Any
+
+from relays.core.learning import MeasuredCut
+from relays.core.usage import resident
+from relays.costs import streams
+from relays.models import CostDue, Session, SessionBoundary
+
+_AUTOMATIC = {"auto": True, "manual": False}
+
+
+def cuts_of(session: Session) -> list[dict[str, Any]]:
+    """JSON, one a compaction: {"before", "after", "window", "came", "base" or null, "kept", "reread" or null,
+
+    "automatic": true, false or null}, tokens.
+    """
+    seen = streams.of_session(session)
+    stream = seen.stream
+    if stream is None:
+        return []
+    told = SessionBoundary.objects.filter(session=session, shown=True, counts=True, kind="compaction")
+    triggers = [_AUTOMATIC.get(one) for one in told.order_by("after_call", "line").values_list("trigger", flat=True)]
+    base = None if began_inherited(session) else resident(seen.calls[0].buckets)
+    found = []
+    for number, (cut, (before, after), reread) in enumerate(zip(stream.cuts, stream.after, stream.reread, strict=True)):
+        found.append(
+            {
+                "before": before,
+                "after": after,
+                "window": session.window_tokens,
+                "came": seen.calls[cut - 1].buckets.output,
+                "base": base,
+                "kept": min(seen.calls[cut].buckets.cache_read, after),
+                "reread": reread,
+                "automatic": triggers[number] if number < len(triggers) else None,
+            }
+        )
+    return found
+
+
+def began_inherited(session: Session) -> bool:
+    """Whether its first own call carries a conversation of another session: then that call shows no base."""
+    return bool(session.copied_calls or session.copy_hint or session.parent)
+
+
+def rows() -> list[MeasuredCut]:
+    """All measured compactions of the site. One query, of no call."""
+    kept = CostDue.objects.filter(compactions__gt=0).order_by("session_id")
+    found: list[MeasuredCut] = []
+    for sid, agent, version, cuts in kept.values_list("session__sid", "session__agent", "session__version", "cuts"):
+        for cut in cuts:
+            found.append(
+                MeasuredCut(
+                    source=sid, agent=agent, version=version, before=cut["before"], after=cut["after"],
+                    window=cut["window"], came=cut["came"], base=cut["base"], kept=cut["kept"],
+                    reread=cut["reread"], automatic=cut["automatic"],
+                )
+            )  # fmt: skip
+    return found
