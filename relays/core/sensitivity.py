@@ -321,13 +321,18 @@ def _verdict(
     if not relay.events and not baseline.events:
         return "not yet", "the work is too short: neither would the relay rotate nor the other side cut its window"
     if low > 0:
-        return "cheaper", f"the relay saves {_percent(low)} to {_percent(high)} against {named}"
+        return "cheaper", f"the relay saves {_range(low, high)} against {named}"
     if high < 0:
-        return "dearer", f"the relay lost: it costs {_percent(-high)} to {_percent(-low)} more than {named}"
+        return "dearer", f"the relay lost: it costs {_range(-high, -low)} more than {named}"
     return (
         "not yet",
         f"between {_percent(-low)} dearer and {_percent(high)} cheaper than {named}: it depends on what is not known",
     )
+
+
+def _range(low: Decimal, high: Decimal) -> str:
+    first, last = _percent(low), _percent(high)
+    return first if first == last else f"{first} to {last}"
 
 
 def _percent(share: Decimal) -> str:
