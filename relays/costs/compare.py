@@ -16,29 +16,27 @@ from typing import Any, Final
 from django.conf import settings
 
 from relays.core import policy as policies
-from relays.core.baselines import LEVELS, NAMES, POLICIES, PRICES, Parameter, PolicyName, Setting, defaults
-from relays.core.carryover import Carried, Work, play
+from relays.core.baselines import LEVELS, NAMES, PRICES, Parameter, Setting, defaults
+from relays.core.carryover import Work
 from relays.core.carryover_prices import Prices
 from relays.core.pricing import kept, plain
 from relays.core.rotation import context_mark
-from relays.core.sensitivity import OF, Observed, compare
-from relays.core.sensitivity import Comparison as Result
 from relays.core.shadow import Provenance
 from relays.core.usage import Buckets, total
 from relays.core.workstream import Stream
 from relays.costs import learned, streams
+from relays.costs.against import SHORT, Ground, as_json, figures_of, order, played, steps_of
 from relays.models import Comparison, Counted, Relay, Session, StoredWork
 
 #: points of a series, legs and boundaries that are kept, steps that a page may play itself
 POINTS: Final = 300
 MOST_LEGS: Final = 1_000
 MOST_STEPS: Final = 4_000
-SHORT: Final = 300
 SIX: Final = Decimal("0.000001")
 
 
-def figures(of: Relay | Session) -> tuple[dict[str, Any], Work | None]:
-    """The columns of a `Comparison`, and the work stream that a page may play; a fixed number of queries."""
+def figures(of: Relay | Session) -> tuple[dict[str, Any], Ground | None]:
+    """The columns of a `Comparison`, and the ground that a page may play again; a fixed number of queries."""
     seen = streams.of_relay(of) if isinstance(of, Relay) else streams.of_session(of)
     values = _observed(seen)
     values["digest"] = _digest(of, seen)
@@ -55,56 +53,53 @@ def figures(of: Relay | Session) -> tuple[dict[str, Any], Work | None]:
         models = ", ".join(seen.unpriced) or "some calls"
         why = f"no price is known for {models}: tokens are compared, money is not"
         prices: Sequence[Prices] = [setting.prices()] * max(1, len(seen.prices))
-        baselines = [_played(name, bare, setting, prices, None) for name in _order(relay_side)]
+        baselines = [played(name, bare, setting, prices, None) for name in order(relay_side)]
         return {
             **values,
             **_nothing(),
             "baselines": baselines,
             "verdict_why": why[:SHORT],
             "prices": {},
-        }, bare
-    paid = seen.main + seen.carrying
-    result = compare(
-        bare,
-        setting,
-        seen.prices,
-        observed=Observed("relay" if relay_side else "baseline", paid),
+        }, None
+    ground = _ground(seen, setting, bare, relay_side)
+    return {**values, **figures_of(ground)}, ground
+
+
+def _ground(seen: streams.Observed, setting: Setting, bare: Work, relay_side: bool) -> Ground:
+    count = len(seen.money_at)
+    cuts = seen.stream.cuts if seen.stream else ()
+    step = -(-count // POINTS)
+    at = tuple(sorted({1, count, *range(1, count + 1, step), *cuts[:POINTS]}))
+    return Ground(
+        relay_side=relay_side,
+        work=bare,
+        setting=setting,
+        prices=tuple(seen.prices),
+        paid=seen.main + seen.carrying,
+        beside=seen.beside,
+        x=at,
+        observed=tuple(seen.money_at[call - 1] for call in at),
+        beside_at=tuple(seen.beside_at[call - 1] for call in at),
+        price_source=seen.price_source,
+        scripted=seen.scripted,
+        rotated=bool(cuts),
+        newest=len(seen.calls) if seen.left_out else 0,
     )
-    values |= _compared(result, seen, relay_side, paid)
-    others = [name for name in _order(relay_side) if name != _other(relay_side)]
-    values["baselines"] = [
-        _baseline(result, seen, relay_side),
-        *(_played(name, bare, setting, seen.prices, seen.beside) for name in others),
-    ]
-    values["series"] = _series(result, seen)
-    return values, bare
 
 
-def store(of: Relay | Session, took_ms: int, values: Mapping[str, Any], work: Work | None, **more: Any) -> Comparison:
+def store(
+    of: Relay | Session, took_ms: int, values: Mapping[str, Any], ground: Ground | None, **more: Any
+) -> Comparison:
     """Keep a comparison; the same figures twice change nothing but the time. Inside the caller's transaction."""
     key = {"relay": of} if isinstance(of, Relay) else {"session": of}
     row, _ = Comparison.objects.update_or_create(**key, defaults={**values, "took_ms": took_ms, **more})
-    if work is not None and len(work.steps) <= MOST_STEPS:
-        steps = [
-            [step.new, step.output, int(step.cold or step.lost > 500_000), int(step.effect)] for step in work.steps
-        ]
-        defaults_ = {"base": work.base, "window": work.window, "steps": steps}
+    if ground is not None and len(ground.work.steps) <= MOST_STEPS:
+        work = ground.work
+        defaults_ = {"base": work.base, "window": work.window, "steps": steps_of(work), "more": as_json(ground)}
         StoredWork.objects.update_or_create(comparison=row, defaults=defaults_)
     else:
         StoredWork.objects.filter(comparison=row).delete()
     return row
-
-
-def _other(relay_side: bool) -> PolicyName:
-    """The policy that the verdict is about."""
-    return "compaction" if relay_side else "relay"
-
-
-def _order(relay_side: bool) -> tuple[PolicyName, ...]:
-    """A relay is not a baseline of itself; a session's first one is the relay, then its own carrier as simulated."""
-    if relay_side:
-        return tuple(name for name in POLICIES if name != "relay")
-    return ("relay", "compaction", *(name for name in POLICIES if name not in ("relay", "compaction")))
 
 
 def _nothing() -> dict[str, Any]:
@@ -253,136 +248,6 @@ def _chosen(setting: Setting, table: Mapping[str, int | float | str]) -> Setting
         elif isinstance(value, int) and value >= 0:
             setting = setting.given(name, value, "the policy's baseline table")
     return setting
-
-
-def _parameters(name: PolicyName, setting: Setting) -> dict[str, Any]:
-    """The parameters that a policy looks at, with where each comes from."""
-    found: dict[str, Any] = {}
-    for one in OF[name]:
-        parameter = setting.parameters[one]
-        share = isinstance(parameter.value, Decimal)
-        found[one] = {
-            "value": _number(parameter.value),
-            "low": _number(parameter.low),
-            "high": _number(parameter.high),
-            "provenance": str(parameter.provenance),
-            "source": parameter.source,
-            "unit": "part" if share else "tokens",
-        }
-    return found
-
-
-def _number(value: Decimal | int | None) -> float | int | None:
-    return float(value) if isinstance(value, Decimal) else value
-
-
-# --- what was simulated
-
-
-def _played(
-    name: PolicyName, work: Work, setting: Setting, prices: Sequence[Prices], beside: Decimal | None
-) -> dict[str, Any]:
-    """One policy on the work; `beside` None: there are no prices, so that no money is said."""
-    carried = play(work, setting.policy(name), prices)
-    cost = plain(kept(carried.money + beside)) if beside is not None else None
-    return _as_json(name, carried, setting, cost, None)
-
-
-def _as_json(
-    name: PolicyName, carried: Carried, setting: Setting, cost: str | None, band: list[str] | None
-) -> dict[str, Any]:
-    return {
-        "policy": name,
-        "provenance": str(Provenance.SIMULATED),
-        "cost": cost,
-        "peak_tokens": carried.peak,
-        "events": len(carried.events),
-        "cache_bust_tokens": carried.bust,
-        "hit_rate": carried.hit_rate,
-        "exceeded_at": carried.exceeded_at,
-        "band": band,
-        "parameters": _parameters(name, setting),
-    }
-
-
-def _baseline(result: Result, seen: streams.Observed, relay_side: bool) -> dict[str, Any]:
-    """The baseline that the verdict is about, with its band."""
-    name = _other(relay_side)
-    money = result.baseline_money if relay_side else result.relay_money
-    band = [plain(kept(edge + seen.beside)) for edge in result.band]
-    return _as_json(name, result.simulated, result.setting, plain(kept(money + seen.beside)), band)
-
-
-def _compared(result: Result, seen: streams.Observed, relay_side: bool, paid: Decimal) -> dict[str, Any]:
-    """Verdict, saving and what it depends on; dollars. `paid`: the observed side's main chain."""
-
-    def saved(simulated: Decimal) -> Decimal:
-        return kept(simulated - paid if relay_side else paid - simulated)
-
-    def of_share(share: Decimal | None) -> str | None:
-        """A share of the baseline as dollars: the observed side is what is fixed."""
-        if share is None:
-            return None
-        if not relay_side:
-            return plain(kept(paid * share))
-        return plain(kept(paid * share / (1 - share))) if share != 1 else None
-
-    edges = sorted(saved(edge) for edge in result.band)
-    verdict, why = result.verdict, result.why
-    if seen.scripted:
-        verdict, why = "not yet", "its usage figures are the scripted worker's, not a model's"
-    elif relay_side and not (seen.stream and seen.stream.cuts):
-        verdict, why = "not yet", "no leg was followed by another one yet"
-    elif seen.left_out:
-        why = f"of the newest {len(seen.calls):,} calls: {why}"
-    prices = seen.prices[0]
-    return {
-        "verdict": verdict,
-        "verdict_why": why[:SHORT],
-        "saving": saved(result.baseline_money if relay_side else result.relay_money),
-        "saving_low": edges[0],
-        "saving_high": edges[-1],
-        "break_even": result.break_even.tokens,
-        "sensitivity": [
-            {
-                "name": row.name, "low": _number(row.low), "high": _number(row.high),
-                "saving_low": of_share(row.saving_low), "saving_high": of_share(row.saving_high),
-                "breaks": _number(row.breaks),
-            }
-            for row in result.rows
-        ],
-        # here the baseline stands still and the relay varies
-        "line": [
-            [tokens, plain(kept(share * result.baseline_money))]
-            for tokens, share in result.break_even.line
-            if share is not None
-        ],
-        "prices": {
-            "read": plain(prices.read.base), "write": plain(prices.write.base), "output": plain(prices.output.base),
-            "rest": prices.rest, "models": len(seen.prices), "source": seen.price_source,
-        },
-    }  # fmt: skip
-
-
-def _series(result: Result, seen: streams.Observed) -> dict[str, list[Any]]:
-    """Cumulative money over main calls, all chains: both never fall, so that evenly chosen points lose no peak."""
-    count = len(seen.money_at)
-    cuts = seen.stream.cuts if seen.stream else ()
-    step = -(-count // POINTS)
-    at = sorted({1, count, *range(1, count + 1, step), *cuts[:POINTS]})
-    simulated = result.simulated
-    low, high = result.envelope(at)
-    beside = [seen.beside_at[call - 1] for call in at]
-    return {
-        "x": at,
-        "observed": [plain(kept(seen.money_at[call - 1])) for call in at],
-        "base": [
-            plain(kept(simulated.money_after(min(call, simulated.played)) + more))
-            for call, more in zip(at, beside, strict=True)
-        ],
-        "low": [plain(kept(money + more)) for money, more in zip(low, beside, strict=True)],
-        "high": [plain(kept(money + more)) for money, more in zip(high, beside, strict=True)],
-    }
 
 
 # --- progress

@@ -14,10 +14,10 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from relays.core import forecast, policy
-from relays.core.carryover import Work
 from relays.core.pricing import plain
 from relays.core.usage import Buckets
 from relays.costs import backtest, compare, faithful, learned, rollups
+from relays.costs.against import Ground
 from relays.models import Comparison, CostState, Leg, LegState, Relay, Session
 from relays.models.pulse import bump
 
@@ -147,30 +147,38 @@ def _sessions(keys: Iterable[int]) -> None:
 def compute_relay(relay: Relay) -> Comparison:
     """Compute and keep a relay's comparison, with its progress, its forecast and what was read again."""
     begun, now = time.monotonic(), timezone.now()
-    values, work = compare.figures(relay)
+    values, ground = compare.figures(relay)
     seen = values["observed"]
     tokens = Buckets(**seen["tokens"])
     cost = compare.money(seen["cost"])
     values |= compare.progress_of(relay, tokens, cost)
     values |= _forecast(relay)
     values["faithful"] = faithful.of_relay(relay)
-    return _keep(relay, begun, now, values, work)
+    return _keep(relay, begun, now, values, ground)
 
 
 def compute_session(session: Session) -> Comparison:
     """The same of a session; nothing of its work is verified, so that it has no progress."""
     begun, now = time.monotonic(), timezone.now()
-    values, work = compare.figures(session)
+    values, ground = compare.figures(session)
     values["faithful"] = faithful.of_session(session)
-    return _keep(session, begun, now, values, work)
+    return _keep(session, begun, now, values, ground)
 
 
-def _keep(of: Relay | Session, begun: float, now: datetime, values: dict[str, object], work: Work | None) -> Comparison:
+def _keep(
+    of: Relay | Session, begun: float, now: datetime, values: dict[str, object], ground: Ground | None
+) -> Comparison:
     took = int((time.monotonic() - begun) * 1_000)
     with rollups.serialised():
-        row = compare.store(of, took, values, work, computed_at=now, wanted_at=None)
-        bump(rollups.COST, f"relay:{of.pk}" if isinstance(of, Relay) else f"session:{of.pk}")
+        row = compare.store(of, took, values, ground, computed_at=now, wanted_at=None)
+        bump(rollups.COST, f"cost:{of.pk}" if isinstance(of, Relay) else f"cost:session:{of.pk}")
     return row
+
+
+def _topics(of: Relay | Session) -> tuple[str, str]:
+    """Its own pages, and the page of its cost, which listens to nothing else."""
+    kind = f"relay:{of.pk}" if isinstance(of, Relay) else f"session:{of.pk}"
+    return kind, f"cost:{of.pk}" if isinstance(of, Relay) else f"cost:session:{of.pk}"
 
 
 def _forecast(relay: Relay) -> dict[str, object]:

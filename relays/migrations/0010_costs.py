@@ -268,6 +268,7 @@ class Migration(migrations.Migration):
                 ("base", models.PositiveBigIntegerField()),
                 ("window", models.PositiveBigIntegerField()),
                 ("steps", models.JSONField(default=list)),
+                ("more", models.JSONField(default=dict)),
                 (
                     "comparison",
                     models.OneToOneField(

@@ -81,13 +81,15 @@ class Comparison(models.Model):
 class StoredWork(models.Model):
     """The work stream of a comparison, kept where it is short enough to be played while a page is asked for.
 
-    `steps`: [[new tokens, output tokens, 1 = cold before it, 1 = a durable effect came with it]].
+    `steps`: [[new tokens, output tokens, 1 = cold before it, 1 = a durable effect came with it, lost, price]], zeros at
+    the end left out. `more`: the rest of the ground that it is played on, see `relays.costs.against`.
     """
 
     comparison = models.OneToOneField(Comparison, on_delete=models.CASCADE, related_name="work")
     base = models.PositiveBigIntegerField()
     window = models.PositiveBigIntegerField()
     steps = models.JSONField(default=list)
+    more = models.JSONField(default=dict)
 
     def __str__(self) -> str:
         return f"work of {self.comparison_id}"
