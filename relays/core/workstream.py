@@ -132,7 +132,8 @@ def _kept(calls: Sequence[MainCall], residents: Sequence[int], base: int) -> int
 
 
 def _stretches(cuts: Sequence[int], calls: int) -> list[tuple[int, int]]:
-    return list(zip(cuts, [*cuts[1:], calls], strict=True))
+    """From each cut to the next one, the last to the end; none where nothing was cut."""
+    return list(zip(cuts, [*cuts[1:], calls], strict=True)) if cuts else []
 
 
 def _reread(calls: Sequence[MainCall], residents: Sequence[int], first: int, end: int, soon: int | None) -> int | None:
