@@ -13,7 +13,7 @@ from relays.core.baselines import LEVELS, NAMES, POLICIES, Parameter, PolicyName
 from relays.core.carryover import Carried, Step, Work, play
 from relays.core.carryover_prices import Prices, Rest
 from relays.core.pricing import Rate, kept, make_rate, plain
-from relays.core.sensitivity import OF, Observed, compare
+from relays.core.sensitivity import OF, Observed, Word, compare
 from relays.core.sensitivity import Comparison as Result
 from relays.core.shadow import Provenance
 
@@ -153,12 +153,16 @@ def _compared(result: Result, ground: Ground) -> dict[str, Any]:
         return plain(kept(paid * share / (1 - share))) if share != 1 else None
 
     edges = sorted(saved(edge) for edge in result.band)
-    verdict, why = result.verdict, result.why
+    verdict: Word = result.verdict
+    why = result.why
     if ground.scripted:
         verdict, why = "not yet", "its usage figures are the scripted worker's, not a model's"
     elif relay_side and not ground.rotated:
         verdict, why = "not yet", "no leg was followed by another one yet"
-    elif ground.newest:
+    elif relay_side and not result.relay.events and not result.baseline.events:
+        # it rotated all the same (a limit of turns, a person): what was paid stands against a window that never filled
+        verdict, why = _by_money(edges, "a compacting session, whose window this work never fills")
+    if ground.newest and verdict != "not yet":
         why = f"of the newest {ground.newest:,} calls: {why}"
     prices = ground.prices[0]
     return {
@@ -187,6 +191,16 @@ def _compared(result: Result, ground: Ground) -> dict[str, Any]:
             "rest": prices.rest, "models": len(ground.prices), "source": ground.price_source,
         },
     }  # fmt: skip
+
+
+def _by_money(edges: Sequence[Decimal], against: str) -> tuple[Word, str]:
+    """The word where the whole band of savings has one sign."""
+    low, high = edges[0], edges[-1]
+    if low > 0:
+        return "cheaper", f"the relay saves $ {low:,.4f} to $ {high:,.4f} against {against}"
+    if high < 0:
+        return "dearer", f"the relay lost: it costs $ {-high:,.4f} to $ {-low:,.4f} more than {against}"
+    return "not yet", f"between $ {-low:,.4f} dearer and $ {high:,.4f} cheaper than {against}"
 
 
 def _series(result: Result, ground: Ground) -> dict[str, list[Any]]:
@@ -254,6 +268,10 @@ def _rate(rate: Rate) -> list[Any]:
     return [plain(rate.base), [[start, plain(price)] for start, price in rate.tiers]]
 
 
+def _read_rate(kept_: Sequence[Any]) -> Rate:
+    return make_rate("rate", kept_[0], kept_[1])
+
+
 def read(base: int, window: int, steps: Sequence[Sequence[int]], more: Mapping[str, Any]) -> Ground:
     """What `steps_of` and `as_json` wrote. Raises ValueError, KeyError or TypeError where it is damaged."""
     rows = (tuple(row) + (0,) * (6 - len(row)) for row in steps)
@@ -274,8 +292,8 @@ def read(base: int, window: int, steps: Sequence[Sequence[int]], more: Mapping[s
             },
         ),
         prices=tuple(
-            Prices(*(make_rate("rate", base_, tiers) for base_, tiers in rates), "dollars", cast(Rest, rest))
-            for *rates, rest in more["prices"]
+            Prices(_read_rate(of_read), _read_rate(of_rest), _read_rate(of_output), "dollars", cast(Rest, rest))
+            for of_read, of_rest, of_output, rest in more["prices"]
         ),
         paid=Decimal(more["paid"]),
         beside=Decimal(more["beside"]),

@@ -119,7 +119,7 @@ def _nothing() -> dict[str, Any]:
 
 
 def _sum_up() -> None:
-    """Keep what a page says over all: "sessions", "median_abs_error", "count_right", "left_out_calls", "goal", "met"."""
+    """Keep what a page says over all: sessions, median_abs_error, count_right, left_out_calls, goal, met."""
     rows = list(
         BackTest.objects.filter(counts=True).values_list(
             "error", "observed_compactions", "predicted_compactions", "left_out_calls"
