@@ -282,17 +282,16 @@ def break_even(bench: Bench, setting: Setting, baseline: Carried) -> BreakEven:
     room = tokens_of(setting["mark"], bench.relay_work.window) - bench.relay_work.base - setting.tokens("baton") - 1
     if room <= 0:
         return BreakEven(None, "a fresh leg would begin at its mark: no relay fits into this window")
-
-    def loses(tokens: int) -> bool:
-        paid = EXACT.add(relay_at(tokens), bench.relay_paid)
-        return paid > EXACT.add(baseline.money, bench.baseline_paid)
-
-    def relay_at(tokens: int) -> Decimal:
-        if tokens not in played:
-            played[tokens] = bench.relay(setting.given("orientation", tokens))
-        return played[tokens].money
+    if baseline.exceeded_at is not None:
+        return BreakEven(None, f"the other side fails after call {baseline.exceeded_at}: nothing to compare")
 
     played: dict[int, Carried] = {}
+
+    def loses(tokens: int) -> bool:
+        played[tokens] = bench.relay(setting.given("orientation", tokens))
+        paid = EXACT.add(played[tokens].money, bench.relay_paid)
+        return paid > EXACT.add(baseline.money, bench.baseline_paid)
+
     grid = sorted({room * step // GRID for step in range(GRID + 1)})
     lost = [loses(tokens) for tokens in grid]
     line = tuple((tokens, bench.saving(played[tokens].money, baseline.money)) for tokens in grid)

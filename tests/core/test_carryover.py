@@ -16,6 +16,7 @@ from relays.core.carryover_policies import (
     Relay,
     SlidingWindow,
     Unbounded,
+    Window,
     tokens_of,
 )
 from relays.core.carryover_prices import PUBLISHED, Prices
@@ -331,6 +332,10 @@ def test_a_window_that_only_grows_fails_where_it_is_full():
     assert played(Unbounded(), 400, 500).exceeded_at is None
 
 
+def test_a_window_that_only_grows_is_never_cut():
+    assert Unbounded().cut(Window(1, 0, 10, 1), 10) is None
+
+
 def test_a_fresh_leg_that_does_not_fit_fails_too():
     found = played(Relay(500, 20, 2_000), 400, 0)
     assert (found.exceeded_at, found.events) == (1, (1,))
@@ -418,6 +423,7 @@ def test_a_price_that_is_no_number_is_refused():
         (lambda: Work(1, 10, (), first=-1), "base"),
         (lambda: Work(1, 10, (Step(1), Step(-1))), "call 2"),
         (lambda: Work(1, 10, (Step(1, -1),)), "call 1"),
+        (lambda: Work(1, 10, (Step(1, lost=ALL + 1),)), "call 1 lost 1000001 millionths"),
         (lambda: Relay(D("1.01"), 0), "share from 0 to 1"),
         (lambda: Relay(D("NaN"), 0), "share from 0 to 1"),
         (lambda: Relay(-1, 0), "negative"),

@@ -167,6 +167,34 @@ def test_with_the_measured_residue_it_is_about_38_000():
     assert abs(found.tokens - 38_000) < 1_500
 
 
+def test_a_relay_that_does_not_fit_has_no_break_even():
+    found = compare(even(300), published().given("mark", 6_000), PUBLISHED).break_even
+    assert (found.tokens, found.line) == (None, ())
+    assert "no relay fits" in found.why
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"reread": 150_000}, "the other side fails after call 31: nothing to compare"),
+        ({"reread": 120_000, "mark": D("0.10")}, "does not lose, whatever a fresh leg re-reads"),
+        ({"trigger": D("0.10"), "residue": D(0)}, "loses even where a fresh leg re-reads nothing"),
+    ],
+)
+def test_where_there_is_no_break_even_it_says_why(given, words):
+    setting = published()
+    for name, value in given.items():
+        setting = setting.given(name, value)
+    found = compare(even(300), setting, PUBLISHED).break_even
+    assert found.tokens is None
+    assert words in found.why
+
+
+def test_what_never_rotates_reads_nothing_again():
+    found = compare(even(12), published().given("trigger", D("0.10")), PUBLISHED).break_even
+    assert (found.tokens, found.why) == (None, "the relay does not rotate in this work: nothing is read again")
+
+
 works = st.builds(
     lambda growths, kept: Work(200, 2_000, tuple(Step(growth) for growth in growths), kept=kept),
     st.lists(st.integers(0, 300), min_size=1, max_size=80),
