@@ -8,7 +8,7 @@ One side may be observed: then its money is what was paid, and only the other si
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_HALF_EVEN, Decimal
 from itertools import pairwise
 from typing import Final, Literal
@@ -29,6 +29,8 @@ OF: Final[dict[PolicyName, tuple[str, ...]]] = {
     "sliding_window": ("slide", "kept"),
     "none": (),
 }
+#: what a policy decides: shown with what it does, but nothing that is not known, so that no band has it
+CHOSEN: Final = frozenset({"mark", "clear_at", "keep", "slide"})
 #: how many values of orientation are played to find where the relay begins to lose for good
 GRID: Final = 16
 _SHARE: Final = Decimal("0.000001")
@@ -78,8 +80,8 @@ class Comparison:
     `relay`, `baseline`: what the engine made of the stream, SIMULATED. `relay_money`, `baseline_money`: what is
     compared; of an observed side what was paid. `saving`: the part of the baseline's money that the relay saves
     (negative: it costs more), None where the baseline costs nothing; `saving_low`, `saving_high`: over every parameter
-    that is not known for sure, one at a time. `band`: the same for the money of the side that is simulated (the
-    baseline's where both are). `why`: one line for the verdict.
+    that is not known for sure, one at a time (what a policy decides is known). `band`: the same for the money of the
+    side that is simulated (the baseline's where both are). `why`: one line for the verdict.
     """
 
     against: PolicyName
@@ -179,13 +181,16 @@ def compare(
         row, played = _row(bench, setting, name, seen, relay, baseline)
         if row is not None:
             rows.append(row)
-            variants += played
+            if name not in CHOSEN:
+                variants += played
     saving = bench.saving(relay.money, baseline.money)
-    savings = [one for row in rows for one in (row.saving_low, row.saving_high) if one is not None]
+    unsure = [row for row in rows if row.name not in CHOSEN]
+    savings = [one for row in unsure for one in (row.saving_low, row.saving_high) if one is not None]
     low, high = (min([saving, *savings]), max([saving, *savings])) if saving is not None else (None, None)
     shown, paid = (relay, bench.relay_paid) if seen == "baseline" else (baseline, bench.baseline_paid)
     amounts = [EXACT.add(one.money, paid) for one in (shown, *variants)]
     even = break_even(bench, setting, baseline)
+    rows = [_one_turn(row, even) for row in rows]
     verdict, why = _verdict(relay, baseline, low, high, against)
     return Comparison(
         against=against,
@@ -236,6 +241,14 @@ def _row(
     if low is not None and high is not None and (low > 0) != (high > 0):
         breaks = _turn(parameter.low, parameter.high, lambda value: ((at(value) or 0) > 0) == (low > 0))
     return Row(name, parameter, parameter.low, parameter.high, low, high, breaks), shown
+
+
+def _one_turn(row: Row, even: BreakEven) -> Row:
+    """The row of orientation names the same turn as the break-even, where it has more than one."""
+    turns = row.name == "orientation" and row.breaks is not None
+    if turns and even.tokens is not None and row.low <= even.tokens <= row.high:
+        return replace(row, breaks=even.tokens)
+    return row
 
 
 #: a share is looked for in so many steps

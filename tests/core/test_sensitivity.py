@@ -81,6 +81,22 @@ def test_the_honest_defaults_vary_what_is_not_known():
     assert (low[-1], high[-1]) == found.band
 
 
+def test_what_a_policy_decides_is_shown_and_is_no_doubt():
+    """Another mark would cost something else; but the mark is known, so that no band has it."""
+    setting = uncertain(published(), "mark", D("0.10"), D("0.94"))
+    found = compare(even(300), setting, PUBLISHED)
+    (row,) = found.rows
+    assert (row.name, row.saving_low != found.saving, row.saving_high != found.saving) == ("mark", True, True)
+    assert found.saving_low == found.saving_high == found.saving
+    assert found.band == (found.baseline.money, found.baseline.money)
+
+
+def test_a_comparison_names_one_break_even():
+    setting = uncertain(published().given("residue", D("0.11")), "orientation", 0, 60_000)
+    found = compare(even(300), setting, PUBLISHED)
+    assert found.rows[0].breaks == found.break_even.tokens
+
+
 def test_an_observed_relay_is_what_was_paid():
     """Its own parameters are not varied: what was paid was paid."""
     setting = defaults("claude-code")
