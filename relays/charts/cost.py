@@ -61,8 +61,8 @@ def money_axis(top: float, **more: object) -> dict[str, object]:
 # ---- cumulative money -----------------------------------------------------------------------------------------------
 
 
-def cumulative(data: Series, base: str, own: str) -> go.Figure:
-    """Both lines over the calls, the band of the sensitivity behind; `own`, `base`: who they are, in words."""
+def cumulative(data: Series, base: str, own: str, calls: str) -> go.Figure:
+    """Both lines over the calls, the band of the sensitivity behind; `own`, `base`, `calls`: in words."""
     fig = go.Figure()
     top = max([*data.observed, *data.base, *data.high, 0.0])
     if data.low and data.high:
@@ -95,7 +95,7 @@ def cumulative(data: Series, base: str, own: str) -> go.Figure:
         **layout(
             annotations=notes, margin={"l": 60, "r": 150, "t": 12, "b": 44},
             xaxis=axis(
-                showgrid=False, range=[0, last], title=title("call of the whole goal"), ticks="outside", ticklen=3,
+                showgrid=False, range=[0, last], title=title(calls), ticks="outside", ticklen=3,
                 nticks=12,
             ),
             yaxis=money_axis(top, rangemode="tozero", nticks=6),
@@ -206,10 +206,17 @@ def break_even(line: Sequence[tuple[int, Decimal]], measured: int | None, even: 
         **layout(
             annotations=notes, shapes=[{**hline(0, "bad")}],
             xaxis=axis(showgrid=False, title=title("tokens a fresh leg re-reads"), range=[0, right * 1.02], nticks=6),
-            yaxis=money_axis(top, nticks=6), margin={"l": 60, "r": 20, "t": 14, "b": 44},
+            yaxis=money_axis(top, nticks=6, **_floor(y)), margin={"l": 60, "r": 20, "t": 14, "b": 44},
         )
     )  # fmt: skip
     return fig
+
+
+def _floor(y: Sequence[float]) -> dict[str, object]:
+    """A range that shows where the line crosses zero, also where a leg that begins at its mark costs without end."""
+    won = max([*y, 0.0])
+    floor = -4 * (won or abs(y[0] if y else 1.0))
+    return {"range": [floor * 1.02, won + 0.08 * (won - floor)]} if min(y, default=0.0) < floor else {}
 
 
 def _on(line: Sequence[tuple[int, Decimal]], at: int | None) -> float | None:

@@ -207,9 +207,12 @@ class Compared:
 
     @property
     def share(self) -> Decimal | None:
-        """What is saved as a part of the baseline; negative where the relay is dearer."""
+        """What is saved as a part of what the other way costs; negative where the relay is dearer."""
         first = self.first
-        return self.saving / first.cost if self.saving is not None and first is not None and first.cost else None
+        if self.saving is None or first is None:
+            return None
+        other = self.observed.cost if first.policy == "relay" else first.cost
+        return self.saving / other if other else None
 
 
 # ---- untrusted JSON of the row into figures ------------------------------------------------------------------------

@@ -30,22 +30,20 @@ POLICIES: dict[str, tuple[str, str]] = {
 PARAMETERS: dict[str, tuple[str, str]] = {
     "window": ("window", "tokens"),
     "base": ("base and tools", "tokens"),
-    "kept": ("of it cached over a cut", "tokens"),
-    "mark": ("soft mark", "of window"),
+    "mark": ("soft mark", ""),
     "baton": ("baton", "tokens"),
     "orientation": ("re-read, fresh leg", "tokens"),
-    "trigger": ("trigger", "of window"),
-    "residue": ("residue", "of the rest"),
+    "handover": ("winding down", "tokens out"),
+    "trigger": ("trigger", ""),
+    "residue": ("residue above the base", ""),
     "reread": ("re-read, compaction", "tokens"),
     "summary_call": ("summary call", "tokens out"),
-    "summary": ("summary call", "tokens out"),
-    "keep": ("kept", "tokens"),
-    "read_price": ("cache read", "$ per M"),
-    "write_price": ("cache write", "$ per M"),
-    "output_price": ("output", "$ per M"),
-    "input_price": ("uncached input", "$ per M"),
+    "kept": ("base cached over a cut", "tokens"),
+    "clear_at": ("clears results at", ""),
+    "keep": ("calls whose results stay", ""),
+    "slide": ("slides at", ""),
 }
-_UNITS = {"part": "of window", "tokens": "tokens", "dollars": "$ per M", "$/M": "$ per M"}
+_UNITS = {"part": "of window", "tokens": "tokens"}
 
 
 def money(amount: Decimal) -> str:
@@ -127,9 +125,11 @@ def finding(subject: Subject, data: Compared) -> str:
         return f"{start}{_turns(data, 'and cheaper only if a fresh leg re-reads less than {}')}"
     band = data.saving_band
     if band is not None and band[0] < 0 < band[1]:
+        ends = f"between {money(band[1])} cheaper and {money(band[0])} dearer"
         return (
-            f"Not yet decided: between {money(band[1])} cheaper and {money(band[0])} dearer than "
-            f"{'compaction' if subject.kind == 'relay' else 'what was'}"
+            f"Not yet decided: {ends} than compaction"
+            if subject.kind == "relay"
+            else f"Not yet decided: as a relay {ends}"
         )
     return f"Cost against {subject.base}: not yet, {data.verdict_why or 'the records do not decide it'}"
 
@@ -207,6 +207,11 @@ class BackTested:
     this: BackTest | None
 
     @property
+    def error(self) -> float | None:
+        """How far off this session's prediction is, without its sign."""
+        return abs(self.this.error) if self.this is not None and self.this.error is not None else None
+
+    @property
     def share_right(self) -> float | None:
         return self.right / self.sessions if self.right is not None and self.sessions else None
 
@@ -222,6 +227,7 @@ class CostPage:
     ways: tuple[WayRow, ...]
     sensitivity: tuple[SensitiveRow, ...]
     backtest: BackTested
+    prices: tuple[tuple[str, str], ...]  # (words, dollars per million tokens)
     prices_source: str
 
     @property
@@ -244,7 +250,7 @@ def page_of(of: Relay | Session, row: Comparison | None, tested: BackTested) -> 
     """No query: what `cost_page` shows of this row."""
     data = stored.compared(row)
     subject = subject_of(of)
-    source = str(stored.mapping(row.prices).get("source") or "") if row is not None else ""
+    prices = stored.mapping(row.prices) if row is not None else {}
     return CostPage(
         subject=subject,
         data=data,
@@ -253,8 +259,26 @@ def page_of(of: Relay | Session, row: Comparison | None, tested: BackTested) -> 
         ways=way_rows(subject, data),
         sensitivity=sensitive_rows(data),
         backtest=tested,
-        prices_source=source,
+        prices=tuple(
+            (words, str(prices[name]))
+            for name, words in (
+                ("read", "cache read"),
+                ("write", _WRITES.get(str(prices.get("rest")), "cache write")),
+                ("output", "output"),
+            )
+            if prices.get(name) not in (None, "")
+        ),
+        prices_source=_price_source(prices),
     )
+
+
+_WRITES = {"input": "input", "cache_write_1h": "cache write, 1 h", "cache_write_5m": "cache write, 5 min"}
+
+
+def _price_source(prices: Mapping[str, object]) -> str:
+    """Where the prices are from; of several models the first one's are shown."""
+    source, models = str(prices.get("source") or ""), stored.count(prices.get("models")) or 1
+    return f"{source}; the first of {models} prices of this work" if models > 1 else source
 
 
 def backtested(session: Session | None = None) -> BackTested:
@@ -291,8 +315,11 @@ def shown(value: object, unit: str) -> str:
 
 
 def parameter_words(name: str, unit: str = "") -> tuple[str, str]:
+    """Words and unit; a level is a part or tokens, as it is stored."""
     words, own = PARAMETERS.get(name, (name.replace("_", " "), ""))
-    return words, own or _UNITS.get(unit, unit)
+    if name == "residue" and unit == "part":
+        return words, "of the rest"
+    return words, own or ("" if name == "keep" else _UNITS.get(unit, unit))
 
 
 def parameter_rows(data: Compared) -> tuple[ParameterRow, ...]:

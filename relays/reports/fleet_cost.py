@@ -384,7 +384,7 @@ def _works(rows: Sequence[Mapping[str, Any]], legs: QuerySet[Leg]) -> tuple[Work
                 kind=row["kind"],
                 pk=str(row["relay_id"] or row["session_id"]),
                 name=relay.objective if relay else session.sid[:13] if session else "",
-                repo_name=short_repo(path),
+                repo_name=short_repo(path) if path else "",
                 sums=sums_of(row),
                 progress=progress.get(row["relay_id"]),
                 verdict=verdict,

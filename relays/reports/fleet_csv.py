@@ -77,7 +77,7 @@ def tests(found: Belief) -> Rows:
 
 def learned(found: Belief) -> Rows:
     yield ("agent", "version", "parameter", "value", "unit", "low", "high", "n", "used", "source")
-    for row in found.learned:
+    for _, row in found.learned:
         yield (
             row.agent, row.version, row.name, row.value, row.unit, row.low, row.high, row.n, row.used, row.source,
         )  # fmt: skip

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 
+from django.db.models.functions import Abs
+
 from relays.models import OPEN_GATES, BackTest, CostState, GateEpisode, LearnedParameter, OwnerBudget, OwnerMonth, Relay
 from relays.reports import compared as stored
 from relays.reports.compared import Faithful
-from relays.reports.cost import BackTested, backtested
+from relays.reports.cost import BackTested, backtested, parameter_words
 from relays.reports.fleet_cost import UNIT, Query, midnight, short_repo
 
 MOST_GATES = 20_000  # episodes that one page reads
@@ -165,6 +167,10 @@ class Tested:
     row: BackTest
 
     @property
+    def error(self) -> float | None:
+        return abs(self.row.error) if self.row.error is not None else None
+
+    @property
     def count_right(self) -> bool:
         return self.row.predicted_compactions == self.row.observed_compactions
 
@@ -173,22 +179,28 @@ class Tested:
 class Belief:
     all: BackTested
     tests: tuple[Tested, ...]
-    learned: tuple[LearnedParameter, ...]
+    learned: tuple[tuple[str, LearnedParameter], ...]  # its words, itself
     faithful: Faithful
 
 
 def belief() -> Belief:
     """The worst prediction first. Four queries."""
-    tests = BackTest.objects.select_related("session").order_by("-error", "session_id")
+    tests = BackTest.objects.select_related("session").order_by(Abs("error").desc(nulls_last=True), "session_id")
     state = CostState.objects.filter(name="faithful").first()
     return Belief(
         all=backtested(),
         tests=tuple(
             Tested(
-                one.session_id, short_repo(one.session.cwd), f"{one.session.agent} {one.session.version}".strip(), one
+                one.session_id,
+                short_repo(one.session.cwd) if one.session.cwd else one.session.sid[:13],
+                f"{one.session.agent} {one.session.version}".strip(),
+                one,
             )
             for one in tests.defer("session__series", "session__fill", "session__shadow")[:TESTS]
         ),
-        learned=tuple(LearnedParameter.objects.order_by("agent", "version", "name")[:LEARNED]),
+        learned=tuple(
+            (parameter_words(one.name)[0], one)
+            for one in LearnedParameter.objects.order_by("agent", "version", "name")[:LEARNED]
+        ),
         faithful=stored.faithful(stored.mapping(state.value) if state else {}),
     )

@@ -83,10 +83,11 @@ def figures(page: report.CostPage, names: Iterable[str]) -> dict[str, Any]:
     """Name of a chart -> its figure and its sentence; one that has nothing to draw is left out."""
     data, subject = page.data, page.subject
     own, base = ("relay", "compaction") if subject.kind == "relay" else ("this session", "as a relay")
+    calls = "main call of the whole goal" if subject.kind == "relay" else "main call of the session"
     makers: dict[str, tuple[bool, Callable[[], Any], Callable[[], str]]] = {
         "cumulative": (
             bool(data.series.x),
-            lambda: chart.cumulative(data.series, base, own),
+            lambda: chart.cumulative(data.series, base, own, calls),
             lambda: chart.cumulative_words(data.series, base, own),
         ),
         "tornado": (

@@ -207,7 +207,8 @@ def test_the_back_test_says_the_median_and_the_error_of_this_session(client_of: 
     )  # fmt: skip
     page = text(client_of("manager"), f"/sessions/{session.pk}/cost/")
     for words in (
-        "2.4 % off: predicted $12.10, observed $12.40", "8 that really compacted", "3.8 % on cost", "7 of 8, 87.5 %",
+        "2.4 % too much: predicted $12.10, observed $12.40", "8 that really compacted", "3.8 % on cost",
+        "7 of 8, 87.5 %",
         "29 times, on both sides",
     ):  # fmt: skip
         assert words in page, words
