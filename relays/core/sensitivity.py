@@ -298,17 +298,19 @@ def break_even(bench: Bench, setting: Setting, baseline: Carried) -> BreakEven:
     if baseline.exceeded_at is not None:
         return BreakEven(None, f"the other side fails after call {baseline.exceeded_at}: nothing to compare")
 
-    played: dict[int, Carried] = {}
+    costs: dict[int, Decimal] = {}  # and no more of each run: a long stream's are large
+    rotates: list[bool] = []
 
     def loses(tokens: int) -> bool:
-        played[tokens] = bench.relay(setting.given("orientation", tokens))
-        paid = EXACT.add(played[tokens].money, bench.relay_paid)
-        return paid > EXACT.add(baseline.money, bench.baseline_paid)
+        played = bench.relay(setting.given("orientation", tokens))
+        costs[tokens] = played.money
+        rotates.append(bool(played.events))
+        return EXACT.add(played.money, bench.relay_paid) > EXACT.add(baseline.money, bench.baseline_paid)
 
     grid = sorted({room * step // GRID for step in range(GRID + 1)})
     lost = [loses(tokens) for tokens in grid]
-    line = tuple((tokens, bench.saving(played[tokens].money, baseline.money)) for tokens in grid)
-    if not played[0].events:
+    line = tuple((tokens, bench.saving(costs[tokens], baseline.money)) for tokens in grid)
+    if not rotates[0]:
         return BreakEven(None, "the relay does not rotate in this work: nothing is read again", line)
     if not lost[-1]:
         return BreakEven(None, "the relay does not lose, whatever a fresh leg re-reads", line)
