@@ -52,21 +52,20 @@ class Prices:
 
     @classmethod
     def of(cls, rates: Rates, lifetime: Literal["5m", "1h"] = "5m") -> "Prices | None":
-        """A model's rates; None = the model has no price for input or output: then there is no money either.
+        """A model's rates; None = it has no price for input, for cache reads or for output: then there is no money.
 
-        `lifetime`: of the cache entries that the agent writes. Where the source names no price for cache reads, input
-        that is read again costs what input costs.
+        `lifetime`: of the cache entries that the agent writes.
         """
         used = rates.used()
-        output, own = used["output"], used["input"]
-        if own is None or output is None:
+        own, read, output = used["input"], used["cache_read"], used["output"]
+        if own is None or read is None or output is None:
             return None
         rest: Rest = "input"
         write = own
         if rates.cache_write_5m is not None or rates.cache_write_1h is not None:
             rest = "cache_write_1h" if lifetime == "1h" else "cache_write_5m"
             write = used[rest] or own
-        return cls(used["cache_read"] or own, write, output, "dollars", rest)
+        return cls(read, write, output, "dollars", rest)
 
     @classmethod
     def multiples(cls, read: Decimal, write: Decimal, output: Decimal) -> "Prices":

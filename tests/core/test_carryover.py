@@ -400,10 +400,11 @@ def test_a_model_s_rates(given, lifetime, rest, write):
 
 
 def test_what_has_no_price_has_no_money():
-    assert Prices.of(Rates(input=Rate(D(1)))) is None
-    assert Prices.of(Rates(output=Rate(D(1)))) is None
-    without_reads = Prices.of(Rates(input=Rate(D(3)), output=Rate(D(1))))
-    assert without_reads.read.base == 3  # read again costs what input costs
+    one = Rate(D(1))
+    assert Prices.of(Rates(input=one, cache_read=one, output=one)) is not None
+    assert Prices.of(Rates(input=one, cache_read=one)) is None
+    assert Prices.of(Rates(cache_read=one, output=one)) is None
+    assert Prices.of(Rates(input=one, output=one)) is None  # what is read again has no price: it is not guessed
 
 
 def test_a_price_that_is_no_number_is_refused():
