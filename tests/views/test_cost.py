@@ -14,8 +14,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from relays.models import Comparison, CostState
+from relays.costs import refresh, rollups
+from relays.models import Comparison, CostState, StoredWork
+from relays.reports.cost import money
 from tests.cost_builders import baseline, make_backtest, make_comparison
+from tests.costs.relays import losing_relay, winning_relay
 from tests.session_builders import make_story
 from tests.web_builders import bump, make_leg, make_relay
 
@@ -281,3 +284,75 @@ def test_a_page_asks_the_same_number_of_questions_whatever_its_size(client_of: C
             text(client, f"/relays/{relay.pk}/cost/")
         counts.append(len(asked))
     assert counts[0] == counts[1] <= 12, counts
+
+
+# ---- real work, and other parameters --------------------------------------------------------------------------------
+
+
+def test_a_constructed_relay_that_loses_is_dearer_in_words_on_its_page(client_of: ClientOf) -> None:
+    relay = losing_relay()
+    rollups.cut_legs(rollups.due_legs_of(relay.pk))
+    row = refresh.compute_relay(relay)
+    page = text(client_of("manager"), f"/relays/{relay.pk}/cost/")
+    assert f"<h1>Dearer than compaction by {money(row.saving or Decimal(0))}" in page
+    assert "cheaper: violated" in page and "the relay lost: it costs" in page and "lost by the relay" in page
+    assert "OBSERVED" in page and "all priced" in page
+    fleet = text(client_of("manager"), "/cost/?range=all")
+    assert "lost against compaction" in fleet and "1 dearer" in fleet and ">dearer" in fleet
+
+
+def test_other_parameters_are_played_on_the_kept_work_and_stored_nowhere(client_of: ClientOf) -> None:
+    relay = winning_relay()
+    row = refresh.compute_relay(relay)
+    client = client_of("manager")
+    address = f"/relays/{relay.pk}/cost/"
+    page = text(client, address)
+    assert "<h1>Cheaper than compaction by" in page and 'name="trigger"' in page and "With your own" not in page
+    page = text(client, address + "?reread=0&residue=0.0&summary_call=0&trigger=0.5")
+    assert "With your own parameters:" in page and "As stored: Cheaper than compaction by" in page
+    assert "<h1>Cheaper" not in page and 'data-source="chosen by you' in page
+    assert f'hx-get="{address}?reread=0&amp;residue=0.0&amp;summary_call=0&amp;trigger=0.5&amp;part=body"' in page
+    part = client.get(address + "?reread=0&residue=0.0&summary_call=0&trigger=0.5&part=cumulative")
+    assert (
+        json.loads(part.content)["alternative"] != json.loads(text(client, address + "?part=cumulative"))["alternative"]
+    )
+    table_ = table(client, address + "?reread=0&residue=0.0&summary_call=0&trigger=0.5&format=csv&of=parameters")
+    assert ["re-read, compaction", "0"] in [line[:2] for line in table_]
+    again = Comparison.objects.get(pk=row.pk)
+    assert (again.verdict, again.saving) == (row.verdict, row.saving)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("trigger=1.4", "1.4 is more than all of it: write a share up to 1"),
+        ("trigger=0", "at 0 nothing could be done before it"),
+        ("reread=abc", "&#x27;abc&#x27; is no number: write a whole number of tokens"),
+        ("reread=1.5", "1.5 is no whole number"),
+        ("reread=9999999999", "too many"),
+        ("reread=-4", "is no number"),
+        ("residue=%00%E2%80%AE", "is no number"),
+        ("residue=" + "9" * 5_000, "is no number"),
+        ("reread=" + "<script>", "&#x27;&lt;script&gt;&#x27; is no number"),
+    ],
+)
+def test_a_wrong_parameter_is_answered_beside_its_field(client_of: ClientOf, query: str, words: str) -> None:
+    relay = winning_relay(2)
+    refresh.compute_relay(relay)
+    page = text(client_of("manager"), f"/relays/{relay.pk}/cost/?{query}")
+    assert words in page and 'aria-invalid="true"' in page and "nothing was played" in page.lower()
+    assert "<script>alert" not in page and "With your own" not in page
+
+
+def test_parameters_that_cannot_be_played_say_why(client_of: ClientOf) -> None:
+    relay, other = make_relay(), make_relay()
+    client = client_of("manager")
+    page = text(client, f"/relays/{relay.pk}/cost/?reread=5")
+    assert "Nothing is compared yet that could be played" in page
+    make_comparison(other)
+    page = text(client, f"/relays/{other.pk}/cost/?reread=5")
+    assert "too long to be played while you wait" in page and "<h1>Cheaper" in page
+    damaged = winning_relay(2)
+    StoredWork.objects.filter(comparison=refresh.compute_relay(damaged)).update(more={"kept": "x"})
+    assert "Nothing was played" in text(client, f"/relays/{damaged.pk}/cost/?reread=5")
+    assert "of=" not in text(client, f"/relays/{other.pk}/cost/?unknown=5").split("<main")[0]
