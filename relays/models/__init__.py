@@ -41,6 +41,7 @@ from relays.models.session import (
     SessionFile,
     SessionLeg,
     SessionText,
+    SessionTouch,
     SourceFile,
 )
 
@@ -97,6 +98,7 @@ __all__ = [
     "SessionFile",
     "SessionLeg",
     "SessionText",
+    "SessionTouch",
     "SignInLink",
     "SourceFile",
     "StoredWork",
