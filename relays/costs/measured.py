@@ -7,7 +7,7 @@ from typing import Any
 
 from relays.core.learning import MeasuredCut
 from relays.core.usage import resident
-from relays.costs import streams
+from relays.costs import faithful, streams
 from relays.models import CostDue, Session, SessionBoundary
 
 _AUTOMATIC = {"auto": True, "manual": False}
@@ -16,7 +16,7 @@ _AUTOMATIC = {"auto": True, "manual": False}
 def cuts_of(session: Session) -> list[dict[str, Any]]:
     """JSON, one a compaction: {"before", "after", "window", "came", "base" or null, "kept", "reread" or null,
 
-    "automatic": true, false or null}, tokens.
+    "automatic": true, false or null, "again": [files that the window held, of them read again] or null}, tokens.
     """
     seen = streams.of_session(session)
     stream = seen.stream
@@ -25,6 +25,7 @@ def cuts_of(session: Session) -> list[dict[str, Any]]:
     told = SessionBoundary.objects.filter(session=session, shown=True, counts=True, kind="compaction")
     triggers = [_AUTOMATIC.get(one) for one in told.order_by("after_call", "line").values_list("trigger", flat=True)]
     base = None if began_inherited(session) else resident(seen.calls[0].buckets)
+    again = faithful.cuts_of(session, seen.keys, stream.cuts)
     found = []
     for number, (cut, (before, after), reread) in enumerate(zip(stream.cuts, stream.after, stream.reread, strict=True)):
         found.append(
@@ -36,6 +37,7 @@ def cuts_of(session: Session) -> list[dict[str, Any]]:
                 "base": base,
                 "kept": min(seen.calls[cut].buckets.cache_read, after),
                 "reread": reread,
+                "again": list(again[number] or ()) or None,
                 "automatic": triggers[number] if number < len(triggers) else None,
             }
         )

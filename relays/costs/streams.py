@@ -77,6 +77,7 @@ class Observed:
     version: str = ""
     stream: Stream | None = None
     calls: list[MainCall] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)  # of the main calls of a session
     prices: list[Prices] = field(default_factory=list)
     price_source: str = ""
     priced: bool = True
@@ -228,6 +229,7 @@ def of_session(session: Session) -> Observed:
             out.priced = out.priced and index is not None and cost is not None
             out.main += cost or 0
             out.calls.append(MainCall(buckets, read_time(time), fresh, key in effects, index or 0))
+            out.keys.append(key)
             fresh = False
         elif chain == "aux" and _carries(session.agent, agent_id):
             out.carrying += cost or 0
