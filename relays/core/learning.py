@@ -168,7 +168,11 @@ def orientation(values: Sequence[int], scope: str) -> Learned | None:
 
 
 def apply(setting: Setting, learned: Mapping[str, Learned]) -> Setting:
-    """The setting with what was learned in the place of what was assumed."""
+    """The setting with what was learned in the place of what was assumed.
+
+    A residue that was measured holds what the agent attached to it at once as well. Where re-reading was not measured
+    beside it, nothing more is taken for granted: to add what is assumed would count it twice, in favour of the relay.
+    """
     for one in learned.values():
         parameter = one.parameter()
         if one.name == "kept":
@@ -176,6 +180,10 @@ def apply(setting: Setting, learned: Mapping[str, Learned]) -> Setting:
             parameter = Parameter(min(int(one.value), most), parameter.provenance, parameter.source,
                                   min(int(one.low), most), min(int(one.high), most))  # fmt: skip
         setting = setting.put(one.name, parameter)
+    if "residue" in learned and "reread" not in learned:
+        source = "what is read again at once is in the measured residue"
+        high = setting.tokens("reread")
+        setting = setting.put("reread", Parameter(0, Provenance.OBSERVED, source, 0, high))
     return setting
 
 

@@ -111,6 +111,16 @@ def test_what_was_learned_takes_the_place_of_what_was_assumed():
     assert play(Work(22_000, 200_000, (Step(9_000),) * 60), setting.policy("compaction"), PUBLISHED).events
 
 
+def test_what_a_measured_residue_holds_is_not_added_once_more():
+    """To assume 20,000 tokens beside it would count them twice, in favour of the relay."""
+    rows = [cut("a", 166_000 + n, reread=None) for n in range(3)]
+    setting = apply(claude(), learn(rows, "claude-code", "2.1.226", claude()))
+    assert (setting["reread"], setting.parameters["reread"].high) == (0, 20_000)
+    assert apply(claude(), {})["reread"] == 20_000
+    both = apply(claude(), learn([cut("a", 166_000 + n) for n in range(3)], "claude-code", "2.1.226", claude()))
+    assert both["reread"] == 9_000
+
+
 def test_the_public_rows_teach_where_a_site_has_nothing():
     found = learn(PUBLIC, "claude-code", "2.1.226", claude())
     assert 160_000 < found["trigger"].value < 168_000
