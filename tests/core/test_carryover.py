@@ -22,7 +22,6 @@ from relays.core.carryover_policies import (
 from relays.core.carryover_prices import PUBLISHED, Prices
 from relays.core.pricing import Rate, Rates, cost
 from relays.core.usage import Buckets
-from tests.vectors.load import exact
 
 GOLDEN = {
     40: ((505_800, 120_000, 2, 12_000), (702_390, 190_000, 1, 59_800)),
@@ -44,18 +43,6 @@ def test_the_golden_table_is_exact(turns):
     for policy, expected in zip((PUBLISHED_RELAY, PUBLISHED_COMPACTION), GOLDEN[turns], strict=True):
         found = play(even(turns), policy, PUBLISHED)
         assert (int(found.money), found.peak, len(found.events), found.bust) == expected
-
-
-@pytest.mark.parametrize(
-    "row", [row for row in exact("cost_vs_compaction") if "params" in row["input"]], ids=lambda row: row["id"]
-)
-def test_the_reference_is_met(row):
-    for name, policy in (("relay", PUBLISHED_RELAY), ("compaction", PUBLISHED_COMPACTION)):
-        expected = row["expected"][name]
-        found = play(even(row["input"]["turns"]), policy, PUBLISHED)
-        assert (int(found.money), found.peak, len(found.events), found.bust, round(found.hit_rate, 4)) == (
-            expected["billed"], expected["peak"], expected["rotations"], expected["bust"], expected["hit_rate"],
-        )  # fmt: skip
 
 
 # --- the specification, read once more, slowly: `events` of relay, compaction and none

@@ -12,7 +12,6 @@ from relays.core.carryover import Step, Work, play
 from relays.core.carryover_prices import PUBLISHED, Prices
 from relays.core.sensitivity import Bench, Observed, break_even, compare
 from relays.core.shadow import Provenance
-from tests.vectors.load import vector
 
 D = Decimal
 
@@ -26,7 +25,6 @@ def uncertain(setting: Setting, name: str, low: object, high: object) -> Setting
 
 
 def test_the_published_comparison_is_cheaper():
-    """`cost-verdict`, spec wins: "the verdict is cheaper, dearer or not yet"; ours where the reference sees a win."""
     found = compare(even(300), published(), PUBLISHED)
     assert (found.verdict, found.why) == ("cheaper", "the relay saves 40.5 % against compaction")
     assert found.saving == found.saving_low == found.saving_high == D("0.404619")
@@ -35,8 +33,6 @@ def test_the_published_comparison_is_cheaper():
 
 
 def test_a_relay_that_reads_too_much_again_is_dearer():
-    """`cost-verdict`, spec wins: what the reference calls "no measurable advantage" we call dearer, in words."""
-    assert vector("cost-verdict")["use"].startswith("spec wins")
     setting = published().given("residue", D("0.11")).given("orientation", 60_000)
     found = compare(even(300), setting, PUBLISHED)
     assert found.verdict == "dearer"
@@ -170,11 +166,9 @@ def test_the_two_sides_may_have_streams_of_their_own():
 # --- break-even
 
 
-@pytest.mark.parametrize(("turns", "about"), list(zip((100, 300, 320), (54_000, 55_000, 55_000), strict=True)))
-def test_the_published_break_even_is_near_what_the_reference_says(turns, about):
-    """`cost-breakeven-rederive`, for information: it looked in whole thousands."""
-    found = compare(even(turns), published(), PUBLISHED).break_even
-    assert abs(found.tokens - about) < 3_000
+def test_the_published_break_even_is_at_about_55_000_tokens():
+    found = compare(even(300), published(), PUBLISHED).break_even
+    assert abs(found.tokens - 55_000) < 3_000
     assert found.why == f"the relay loses when a fresh leg re-reads more than {found.tokens:,} tokens"
 
 
