@@ -206,11 +206,11 @@ def _setting(of: Relay | Session, seen: streams.Observed, stream: Stream) -> Set
     """
     work = stream.work
     setting = defaults(seen.agent, seen.window)
-    setting = learned.apply(setting, seen.agent, seen.version)
     setting = setting.put("window", Parameter(seen.window, Provenance.OBSERVED, "of its model, or as its agent says"))
     setting = setting.put(
         "base", Parameter(work.base, Provenance.OBSERVED, "the smallest window that a call began with")
     )
+    setting = learned.apply(setting, seen.agent, seen.version)
     setting = setting.put("kept", Parameter(work.kept, Provenance.OBSERVED, "read from the cache by calls after a cut"))
     if isinstance(of, Relay):
         rules = policies.from_snapshot(of.policy)

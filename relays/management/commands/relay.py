@@ -44,6 +44,7 @@ VERBS: dict[str, str] = {
     "simulate": "the cost engine alone: what a way to carry a window over would bill",
     "prices": "what a model costs, or which models were seen and have no price",
     "compare": "what a relay or a session cost, against what compaction would have cost",
+    "budget": "what an owner's relays may cost in a month, and what they cost",
     "backtest": "how well the engine predicts sessions that really compacted",
     "audit": "recompute the chain of decisions",
     "doctor": "check git, database, broker, worker, beat, disk and clock",

@@ -34,6 +34,8 @@ def run(options: argparse.Namespace) -> int:
 
 def find(name: str) -> Relay | Session:
     """The relay or the session of that name; a session also by a beginning that no other one has. Refuses others."""
+    if not name.isprintable():  # a NUL or a lone surrogate never reaches a database
+        refuse("compare: the name holds a sign that no name has; `relay list` names relays", Exit.NOT_FOUND)
     relay = Relay.objects.filter(pk=name).first()
     if relay is not None:
         return relay
