@@ -4,12 +4,13 @@ cost.md: "Every figure carries its provenance: OBSERVED (from usage records), SI
 ASSUMED (a parameter)". What is not stored is None, and a page says `not yet` or `—`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
-from relays.models import Comparison
+from relays.models import Comparison, Session
+from relays.reports.stored_json import amount, count, mapping, numbers, pair, rows, share
 
 #: verdict of a comparison -> how the relay's verdict `cheaper` is called (rules.md)
 AS_VERDICT = {"cheaper": "holds", "dearer": "violated"}
@@ -215,46 +216,7 @@ class Compared:
         return self.saving / other if other else None
 
 
-# ---- untrusted JSON of the row into figures ------------------------------------------------------------------------
-
-
-def mapping(value: object) -> Mapping[str, object]:
-    return value if isinstance(value, Mapping) else {}
-
-
-def rows(value: object) -> Iterable[Mapping[str, object]]:
-    return (one for one in value if isinstance(one, Mapping)) if isinstance(value, list | tuple) else ()
-
-
-def count(value: object) -> int | None:
-    return int(value) if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else None
-
-
-def share(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float | Decimal) and not isinstance(value, bool) else None
-
-
-def amount(value: object) -> Decimal | None:
-    """A decimal string or a number; None for whatever else stands there, also for NaN and infinity."""
-    if isinstance(value, bool) or value in (None, ""):
-        return None
-    try:
-        found = Decimal(str(value))
-    except InvalidOperation:
-        return None
-    return found if found.is_finite() else None
-
-
-def pair(value: object) -> tuple[Decimal, Decimal] | None:
-    if not isinstance(value, list | tuple) or len(value) != 2:
-        return None
-    low, high = amount(value[0]), amount(value[1])
-    return (min(low, high), max(low, high)) if low is not None and high is not None else None
-
-
-def numbers(value: object) -> tuple[float, ...]:
-    found = [amount(one) for one in value] if isinstance(value, list | tuple) else []
-    return tuple(float(one) for one in found if one is not None)
+# ---- the row's JSON as figures --------------------------------------------------------------------------------------
 
 
 def observed(value: object) -> Observed:
@@ -383,9 +345,12 @@ def _series(stored: Mapping[str, object]) -> Series:
 
 
 def _leg(one: Mapping[str, object]) -> LegMoney:
-    money = [amount(one.get(name)) or Decimal(0) for name in ("input", "cache_read", "cache_write", "output")]
+    def money(name: str) -> Decimal:
+        return amount(one.get(name)) or Decimal(0)
+
     return LegMoney(
-        count(one.get("leg")) or 0, count(one.get("calls")) or 0, *money,
+        leg=count(one.get("leg")) or 0, calls=count(one.get("calls")) or 0, input=money("input"),
+        cache_read=money("cache_read"), cache_write=money("cache_write"), output=money("output"),
         unpriced=count(one.get("unpriced")) or 0, peak=count(one.get("peak")),
     )  # fmt: skip
 
@@ -398,3 +363,22 @@ def faithful(stored: Mapping[str, object]) -> Faithful:
         what=str(stored.get("what") or ""),
         rows=tuple((str(words), share(part), count(n) or 0) for words, part, n in found),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """What a session would have cost as a relay, for its own page. `saving` below 0: the relay would have lost."""
+
+    cost: Decimal | None
+    saving: Decimal | None
+    verdict: str
+
+
+def brief(session: Session) -> Brief | None:
+    """None = nothing is compared yet. One query."""
+    told = Comparison.objects.filter(session=session, computed_at__isnull=False)
+    row = told.values_list("baselines", "saving", "verdict").first()
+    if row is None:
+        return None
+    first = next(iter(rows(row[0])), {})
+    return Brief(amount(first.get("cost")) if first.get("policy") == "relay" else None, row[1], row[2])

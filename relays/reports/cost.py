@@ -12,6 +12,7 @@ from pathlib import PurePath
 
 from relays.models import BackTest, Comparison, CostState, Relay, Session
 from relays.reports import compared as stored
+from relays.reports import stored_json
 from relays.reports.compared import CHEAPER, DEARER, Baseline, Compared, LegMoney, Parameter, Series
 from relays.reports.flat import reduced
 
@@ -250,7 +251,7 @@ def page_of(of: Relay | Session, row: Comparison | None, tested: BackTested) -> 
     """No query: what `cost_page` shows of this row."""
     data = stored.compared(row)
     subject = subject_of(of)
-    prices = stored.mapping(row.prices) if row is not None else {}
+    prices = stored_json.mapping(row.prices) if row is not None else {}
     return CostPage(
         subject=subject,
         data=data,
@@ -277,19 +278,19 @@ _WRITES = {"input": "input", "cache_write_1h": "cache write, 1 h", "cache_write_
 
 def _price_source(prices: Mapping[str, object]) -> str:
     """Where the prices are from; of several models the first one's are shown."""
-    source, models = str(prices.get("source") or ""), stored.count(prices.get("models")) or 1
+    source, models = str(prices.get("source") or ""), stored_json.count(prices.get("models")) or 1
     return f"{source}; the first of {models} prices of this work" if models > 1 else source
 
 
 def backtested(session: Session | None = None) -> BackTested:
     """One query, two where a session is named."""
     state = CostState.objects.filter(name="backtest").first()
-    told: Mapping[str, object] = stored.mapping(state.value) if state else {}
+    told: Mapping[str, object] = stored_json.mapping(state.value) if state else {}
     return BackTested(
-        sessions=stored.count(told.get("sessions")) or 0,
-        median=stored.share(told.get("median_abs_error")),
+        sessions=stored_json.count(told.get("sessions")) or 0,
+        median=stored_json.share(told.get("median_abs_error")),
         right=_right(told),
-        left_out=stored.count(told.get("left_out_calls")) or 0,
+        left_out=stored_json.count(told.get("left_out_calls")) or 0,
         at=state.at if state else None,
         this=BackTest.objects.filter(session=session).first() if session is not None else None,
     )
@@ -297,7 +298,7 @@ def backtested(session: Session | None = None) -> BackTested:
 
 def _right(told: Mapping[str, object]) -> int | None:
     """`count_right` is stored as a part of the sessions."""
-    part, sessions = stored.share(told.get("count_right")), stored.count(told.get("sessions")) or 0
+    part, sessions = stored_json.share(told.get("count_right")), stored_json.count(told.get("sessions")) or 0
     return round(part * sessions) if part is not None else None
 
 
@@ -306,7 +307,7 @@ def _right(told: Mapping[str, object]) -> int | None:
 
 def shown(value: object, unit: str) -> str:
     """A value of a parameter as text: tokens grouped, parts and prices as they are."""
-    found = stored.amount(value)
+    found = stored_json.amount(value)
     if found is None:
         return str(value) if value not in (None, "") else "—"
     if "token" in unit or abs(found) >= 1000:
@@ -391,7 +392,7 @@ def sensitive_labels(data: Compared) -> dict[str, str]:
 
 
 def _short(value: object, unit: str) -> str:
-    number = stored.amount(value)
+    number = stored_json.amount(value)
     return thousands(int(number)).replace(".0k", "k") if number is not None and number >= 1000 else shown(value, unit)
 
 
@@ -411,5 +412,5 @@ def cumulative_rows(data: Series) -> tuple[CumulativeRow, ...]:
 def orientation_now(data: Compared) -> int | None:
     """What a fresh leg re-reads in this comparison: the parameter, else what was measured."""
     told = next((one.value for way in data.baselines[:1] for one in way.parameters if one.name == "orientation"), None)
-    found = stored.count(told)
+    found = stored_json.count(told)
     return found if found is not None else data.orientation.median

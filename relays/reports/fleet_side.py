@@ -13,6 +13,7 @@ from django.db.models.functions import Abs
 
 from relays.models import OPEN_GATES, BackTest, CostState, GateEpisode, LearnedParameter, OwnerBudget, OwnerMonth, Relay
 from relays.reports import compared as stored
+from relays.reports import stored_json
 from relays.reports.compared import Faithful
 from relays.reports.cost import BackTested, backtested, parameter_words
 from relays.reports.fleet_cost import UNIT, Query, midnight, short_repo
@@ -202,5 +203,5 @@ def belief() -> Belief:
             (parameter_words(one.name)[0], one)
             for one in LearnedParameter.objects.order_by("agent", "version", "name")[:LEARNED]
         ),
-        faithful=stored.faithful(stored.mapping(state.value) if state else {}),
+        faithful=stored.faithful(stored_json.mapping(state.value) if state else {}),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import ROUND_HALF_UP, Decimal
 
 from relays.reports import compared as stored
+from relays.reports import stored_json
 from relays.reports.compared import Compared
 from relays.reports.cost import money
 
@@ -60,7 +61,7 @@ def _axis(one: stored.Axis) -> ForecastRow:
 
 
 def _amount(value: object, kind: str) -> str:
-    found = stored.amount(value)
+    found = stored_json.amount(value)
     if found is None:
         return str(value) if value not in (None, "") else "—"
     if kind == "dollars":

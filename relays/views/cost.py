@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponseBase
@@ -93,7 +94,7 @@ def figures(page: report.CostPage, names: Iterable[str]) -> dict[str, Any]:
         "tornado": (
             bool(data.sensitivity) and data.saving is not None,
             lambda: chart.tornado(
-                sorted(data.sensitivity, key=lambda one: one.least - one.most), data.saving or data.observed.cost or 0,
+                sorted(data.sensitivity, key=lambda one: one.least - one.most), data.saving or Decimal(0),
                 report.sensitive_labels(data),
             ),
             lambda: chart.words_of(data, "tornado"),
