@@ -52,7 +52,8 @@ def reach(envelope: Envelope, spent: Spent, ended: int, progress: int) -> tuple[
             continue
         limit, used = _number(axis.limit), _number(axis.used)
         pace = used / ended
-        legs = int(((limit - used) / pace).to_integral_value(ROUND_FLOOR)) if pace > 0 else None
+        # multiplied first: a pace such as 2/3 is no whole number of digits, and a leg must not be lost to them
+        legs = int(((limit - used) * ended / used).to_integral_value(ROUND_FLOOR)) if used > 0 else None
         units = None
         if progress and used > 0:
             units = int(((limit - used) * progress / used).to_integral_value(ROUND_FLOOR))
