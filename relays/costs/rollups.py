@@ -16,9 +16,11 @@ from zoneinfo import ZoneInfo
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import F, Q, Sum
+from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from relays.core import pricing
+from relays.core.usage import Buckets
 from relays.costs import measured
 from relays.models import (
     Boundary,
@@ -30,10 +32,12 @@ from relays.models import (
     LegState,
     OwnerBudget,
     OwnerMonth,
+    Relay,
     Session,
     SessionCall,
 )
 from relays.models.pulse import bump
+from relays.stores.prices import book
 
 #: PostgreSQL's advisory lock of everything that writes costs
 LOCK: Final = 7_315_002
@@ -133,6 +137,7 @@ def cut_legs(keys: Iterable[int]) -> None:
     with serialised():
         owners: set[tuple[int, date]] = set()
         for leg in Leg.objects.filter(pk__in=list(keys)).select_related("relay").order_by("pk"):
+            _price(leg)
             before = list(DayCost.objects.filter(leg=leg).values_list("day", flat=True))
             rows = _leg_rows(leg, where)
             DayCost.objects.filter(leg=leg).delete()
@@ -159,6 +164,35 @@ def cut_sessions(keys: Iterable[int]) -> None:
             values = {"seen": session.projected_at, "zone": where.key, "cuts": cuts, "compactions": len(cuts)}
             CostDue.objects.update_or_create(session=session, defaults=values)
         bump(COST)
+
+
+def _price(leg: Leg) -> None:
+    """Price the calls of an ended leg whose agent reported no cost, where the list knows their model.
+
+    cost.md: "An unknown model is `unpriced`, never 0": a known one is not. What is added to the calls is added to the
+    leg and its relay in the same transaction, so that they reconcile. A running leg's calls may still grow.
+    """
+    if not leg.unpriced_calls or leg.state not in (LegState.ENDED, LegState.VOID):
+        return
+    priced: list[Call] = []
+    for call in Call.objects.filter(leg=leg, cost__isnull=True, scripted=False).iterator(chunk_size=5_000):
+        found = book().find(call.model, leg.relay.agent, call.at)
+        buckets = Buckets(
+            call.input_tokens, call.cache_read, call.cache_write_5m, call.cache_write_1h, call.output_tokens
+        )
+        cost = pricing.cost(found.rates, buckets) if found is not None else None
+        if cost is not None:
+            call.cost, call.listed = pricing.kept(cost), True
+            priced.append(call)
+    if not priced:
+        return
+    Call.objects.bulk_update(priced, ["cost", "listed"], batch_size=500)
+    more = sum((call.cost or Decimal(0) for call in priced), Decimal(0))
+    Leg.objects.filter(pk=leg.pk).update(spend=F("spend") + more, unpriced_calls=F("unpriced_calls") - len(priced))
+    Relay.objects.filter(pk=leg.relay_id).update(
+        spend_used=F("spend_used") + more,
+        unpriced_calls=Greatest(F("unpriced_calls") - len(priced), 0),
+    )
 
 
 _TOKENS: Final = ("input_tokens", "cache_read", "cache_write_5m", "cache_write_1h", "output_tokens")

@@ -286,7 +286,7 @@ def of_relay(relay: Relay) -> Observed:
     calls = Call.objects.filter(leg__relay=relay).order_by("leg__number", "turn", "id")
     columns = (
         "leg_id", "leg__number", "turn", "model", "main", "input_tokens", "cache_read", "cache_write_5m",
-        "cache_write_1h", "output_tokens", "cost", "at", "cache_reported", "scripted",
+        "cache_write_1h", "output_tokens", "cost", "at", "cache_reported", "scripted", "listed",
     )  # fmt: skip
     prices = _PriceList(out)
     leg: LegMoney | None = None
@@ -294,7 +294,7 @@ def of_relay(relay: Relay) -> Observed:
     for row in calls.values_list(*columns).iterator(chunk_size=5_000):
         pk, number, turn, model, main, *rest = row
         buckets = Buckets(*rest[:5])
-        stated, at, told, scripted = rest[5], rest[6], rest[7], rest[8]
+        stated, at, told, scripted, listed = rest[5:]
         found = book().find(model, relay.agent, at)
         rates = found.rates if found is not None else None
         cost = stated if stated is not None else pricing.cost(rates, buckets) if rates is not None else None
@@ -307,7 +307,7 @@ def of_relay(relay: Relay) -> Observed:
         _by_bucket(leg, rates, buckets, cost)
         _count(out, model, buckets, cost)
         out.scripted = out.scripted or scripted
-        if stated is not None:
+        if stated is not None and not listed:
             out.reported = (out.reported or Decimal(0)) + stated
         if main:
             leg.peak = max(leg.peak, resident(buckets))

@@ -13,6 +13,7 @@ from relays.costs import rollups
 from relays.models import Call, CostDue, DayCost, Leg, OwnerMonth, Relay, SessionCall
 from relays.stores.prices import PriceBook
 from tests.cost_builders import make_budget
+from tests.costs.relays import add_leg, winning_relay
 from tests.report_builders import make_relay
 from tests.session_builders import add_calls, make_session
 
@@ -81,7 +82,8 @@ def test_the_days_of_any_zone_sum_to_the_calls(relay: Relay, settings: Any, zone
     legs = list(relay.legs.order_by("number"))
     add_leg_calls(legs[0], every(37, datetime(2026, 3, 28, 20, tzinfo=UTC), datetime(2026, 3, 30, 3, tzinfo=UTC)))
     add_leg_calls(legs[1], every(53, datetime(2026, 10, 24, 20, tzinfo=UTC), datetime(2026, 10, 26, 8, tzinfo=UTC)))
-    add_leg_calls(legs[2], every(300, datetime(2026, 3, 7, tzinfo=UTC), datetime(2026, 3, 9, tzinfo=UTC)), cost=None)
+    unpriced = every(300, datetime(2026, 3, 7, tzinfo=UTC), datetime(2026, 3, 9, tzinfo=UTC))
+    add_leg_calls(legs[2], unpriced, cost=None, model="nobody-knows-1")
     cut_all()
     whole = sums(kind="relay")
     calls = list(Call.objects.all())
@@ -144,10 +146,36 @@ def test_a_call_that_comes_later_is_in_the_next_cut(relay: Relay) -> None:
 
 def test_calls_without_a_price_add_a_count_and_no_money(relay: Relay) -> None:
     times = every(60, datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 5, 1, 4, tzinfo=UTC))
-    add_leg_calls(relay.legs.get(number=0), times, cost=None)
+    add_leg_calls(relay.legs.get(number=0), times, cost=None, model="nobody-knows-1")
     cut_all()
     found = sums(kind="relay")
     assert (found["calls"], found["unpriced"], found["units"]) == (4, 4, 0)
+
+
+def test_an_ended_legs_calls_of_a_known_model_are_priced_by_the_list_and_all_sums_follow() -> None:
+    relay = winning_relay(2)
+    add_leg(relay, 2, [20_000, 24_000], model="nobody-knows-1")
+    cut_all()
+    for leg in relay.legs.all():
+        spent = sum((call.cost or 0 for call in leg.call_rows.all()), Decimal(0))
+        assert rollups.dollars(sums(leg=leg)["units"]) == leg.spend == spent
+        assert leg.unpriced_calls == sum(call.cost is None for call in leg.call_rows.all()) == sums(leg=leg)["unpriced"]
+    before = relay.spend_used
+    relay.refresh_from_db()
+    assert relay.spend_used - before == sum((leg.spend for leg in relay.legs.all()), Decimal(0)) > 1
+    assert Call.objects.filter(model="nobody-knows-1", cost=None, listed=False).count() == 2
+    # priced once: cutting again adds nothing
+    rollups.cut_legs([leg.pk for leg in relay.legs.all()])
+    again = Relay.objects.get(pk=relay.pk)
+    assert again.spend_used == relay.spend_used
+
+
+def test_what_the_agent_reports_stays_what_it_reports(relay: Relay) -> None:
+    leg = relay.legs.get(number=0)
+    rows = add_leg_calls(leg, every(60, datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 5, 1, 4, tzinfo=UTC)))
+    cut_all()
+    assert [call.cost for call in Call.objects.order_by("turn")] == [row.cost for row in rows]
+    assert not Call.objects.filter(listed=True).exists()
 
 
 def test_sessions_count_each_call_once_and_keep_those_without_a_time() -> None:

@@ -1,6 +1,7 @@
 """`relay budget`: who may set one, what it says, and that it is a recorded decision."""
 
 from datetime import date
+from decimal import Decimal
 
 import pytest
 from django.contrib.auth.models import User
@@ -21,10 +22,10 @@ def test_a_budget_for_each_month_and_one_for_a_month(cli: Cli) -> None:
     assert cli("budget", name, "--limit", "250").code == Exit.FINE
     found = cli("budget", name, "--month", "2026-05", "--limit", "0.01", "--warn-at", "0.5", "--json").json
     assert {(one["month"], one["limit"]) for one in found["budgets"]} == {(None, "250"), ("2026-05", "0.01")}
-    # calls without a cost of their own count as what they are: unpriced
     [month] = found["months"]
-    assert (month["month"], month["spent"], month["unpriced_calls"]) == ("2026-05", "0", 52)
-    assert month["state"] == "fine"
+    spent = sum((leg.spend for leg in relay.legs.all()), Decimal(0))
+    assert (month["month"], Decimal(month["spent"]), month["unpriced_calls"]) == ("2026-05", spent, 0)
+    assert month["state"] == "over"
     assert Decision.objects.filter(act="budget").count() == 2
 
 
