@@ -255,6 +255,35 @@ def per_leg(data: Sequence[LegMoney], word: str = "leg") -> go.Figure:
     return fig
 
 
+def peaks(data: Sequence[LegMoney], base: int | None, word: str, name: str) -> go.Figure:
+    """The fullest window of each leg, and as a line the peak of the other way to carry the work."""
+    fig = go.Figure()
+    known = [one for one in data if one.peak is not None]
+    fig.add_trace(
+        go.Bar(
+            x=[one.leg for one in known], y=[one.peak for one in known], name="peak", marker={"color": var("leg-b")},
+            hovertemplate=f"{word} %{{x}}<br>%{{y:,}} resident tokens at its peak<extra>OBSERVED</extra>",
+        )
+    )  # fmt: skip
+    shapes, notes = [], []
+    if base:
+        shapes.append({**hline(base, "base"), "line": {"color": var("base"), "width": 1.75, "dash": "dot"}})
+        for where in ("wide", "narrow"):
+            place = {"xref": "paper", "x": 0, "xanchor": "left", "y": base, "yanchor": "bottom"}
+            notes.append(
+                note(where, f"{name} {k(base)}, SIMULATED", "ink-2", bgcolor=var("surface"), opacity=0.92, **place)
+            )
+    top = max([base or 0, *(one.peak or 0 for one in known)]) or 1
+    fig.update_layout(
+        **layout(
+            shapes=shapes, annotations=notes, bargap=0.3 if len(data) < 80 else 0.05,
+            xaxis=axis(showgrid=False, title=title(word), nticks=15, dtick=1 if len(data) <= 15 else None),
+            yaxis=axis(nticks=5, tickformat="~s", range=[0, 1.12 * top]),
+        )
+    )  # fmt: skip
+    return fig
+
+
 def busts(data: Sequence[Bust], word: str) -> go.Figure:
     """Tokens written again at each boundary, one bar each."""
     fig = go.Figure()
@@ -283,7 +312,7 @@ def faithful(data: Faithful) -> go.Figure:
     known = [(count - nth, words, share, n) for nth, (words, share, n) in enumerate(data.rows) if share is not None]
     fig.add_trace(
         go.Bar(
-            x=[100 * share for _, _, share, _ in known], y=[y for y, _, _, _ in known], orientation="h", width=0.5,
+            x=[100 * share for _, _, share, _ in known], y=[y for y, _, _, _ in known], orientation="h", width=0.34,
             marker={"color": var("leg-b")}, text=[f"{words}, n = {n:,}" for _, words, _, n in known],
             textposition="none", hovertemplate="%{text}<br>%{x:.1f} %<extra>OBSERVED</extra>",
         )
@@ -292,18 +321,15 @@ def faithful(data: Faithful) -> go.Figure:
     for nth, (words, share, n) in enumerate(data.rows):
         told = "not yet" if share is None else f"{100 * share:.1f} %, n = {n:,}"
         at = {"x": 0 if share is None else 100 * share, "y": count - nth, "xanchor": "left", "xshift": 5}
-        for name in ("wide", "narrow"):
+        for name in ("wide", "narrow"):  # words stand above their bar: they are longer than a margin
             notes.append(note(name, told, "ink-2", **at))
-        notes.append(note("narrow", words, "ink", xref="paper", x=0, xanchor="left", y=count - nth, yshift=19))
+            notes.append(note(name, words, "ink", xref="paper", x=0, xanchor="left", y=count - nth, yshift=22))
     fig.update_layout(
         **layout(
-            annotations=notes, margin={"l": 236, "r": 20, "t": 10, "b": 34},
+            annotations=notes, margin={"l": 18, "r": 14, "t": 10, "b": 30},
             xaxis=axis(range=[0, 128], tickvals=[0, 25, 50, 75, 100], ticktext=["0", "25 %", "50 %", "75 %", "100 %"]),
-            yaxis=axis(
-                showgrid=False, tickvals=list(range(count, 0, -1)), ticks="", range=[0.4, count + 0.8],
-                ticktext=[words for words, _, _ in data.rows],
-            ),
-            meta={"narrow": {"margin": {"l": 14, "r": 14, "t": 10, "b": 34}, "nticks": 5, "noY": True}},
+            yaxis=axis(showgrid=False, showticklabels=False, ticks="", range=[0.5, count + 0.75]),
+            meta={"narrow": {"margin": {"l": 14, "r": 14, "t": 10, "b": 30}}},
         )
     )  # fmt: skip
     return fig
@@ -322,6 +348,11 @@ def words_of(data: Compared, what: str) -> str:
     if what == "legs":
         dear = max(data.legs, key=lambda one: one.total, default=None)
         return f"Money per leg and bucket; the dearest is {dear.leg} with {dollars(dear.total)}." if dear else "No leg."
+    if what == "peaks":
+        full = max(data.legs, key=lambda one: one.peak or 0, default=None)
+        return (
+            f"Peak context of each leg; the fullest is {full.leg} with {full.peak or 0:,} tokens." if full else "None."
+        )
     if what == "busts":
         most = max(data.busts, key=lambda one: one.tokens, default=None)
         return f"Tokens written again at {len(data.busts):,} boundaries, {most.tokens:,} at most." if most else "None."

@@ -138,6 +138,7 @@ def budgets(query: Query, now: datetime, today: date) -> tuple[BudgetRow, ...]:
             _pace(Decimal(row.units) / UNIT, now, today) if row.month == this else None,
         )
         for row in found
+        if row.calls or row.units or row.limit is not None
     ]  # fmt: skip
     seen = {(row.owner, row.month) for row in rows}
     for one in limits.select_related("owner").order_by("owner__username")[:MONTHS]:

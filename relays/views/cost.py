@@ -19,7 +19,7 @@ from relays.reports.forecast import forecast
 from relays.views.csvfile import csv_response
 from relays.views.parts import part_response
 
-CHARTS = ("cumulative", "tornado", "line", "legs", "busts", "faithful")
+CHARTS = ("cumulative", "tornado", "line", "legs", "busts", "peaks", "faithful")
 
 
 @require_safe
@@ -85,6 +85,7 @@ def figures(page: report.CostPage, names: Iterable[str]) -> dict[str, Any]:
     data, subject = page.data, page.subject
     own, base = ("relay", "compaction") if subject.kind == "relay" else ("this session", "as a relay")
     calls = "main call of the whole goal" if subject.kind == "relay" else "main call of the session"
+    stretch = "leg" if subject.kind == "relay" else "stretch"
     makers: dict[str, tuple[bool, Callable[[], Any], Callable[[], str]]] = {
         "cumulative": (
             bool(data.series.x),
@@ -106,7 +107,7 @@ def figures(page: report.CostPage, names: Iterable[str]) -> dict[str, Any]:
         ),
         "legs": (
             any(one.total for one in data.legs),
-            lambda: chart.per_leg(data.legs[-chart.MOST_BARS :], "leg" if subject.kind == "relay" else "stretch"),
+            lambda: chart.per_leg(data.legs[-chart.MOST_BARS :], stretch),
             lambda: chart.words_of(data, "legs"),
         ),
         "busts": (
@@ -115,6 +116,11 @@ def figures(page: report.CostPage, names: Iterable[str]) -> dict[str, Any]:
                 data.busts[-chart.MOST_BARS :], "rotation" if subject.kind == "relay" else "compaction"
             ),
             lambda: chart.words_of(data, "busts"),
+        ),
+        "peaks": (
+            any(one.peak for one in data.legs),
+            lambda: chart.peaks(data.legs[-chart.MOST_BARS :], data.first.peak if data.first else None, stretch, base),
+            lambda: chart.words_of(data, "peaks"),
         ),
         "faithful": (
             any(part is not None for _, part, _ in data.faithful.rows),
