@@ -212,6 +212,19 @@ def compare(
     )
 
 
+def band(work: Work, setting: Setting, prices: Prices | Sequence[Prices], name: PolicyName) -> tuple[Decimal, Decimal]:
+    """The money of one policy at its lowest and its highest over what is not known of it, one parameter at a time."""
+    amounts = [play(_kept(work, setting), setting.policy(name), prices).money]
+    for one in OF[name]:
+        parameter = setting.parameters[one]
+        if one in CHOSEN or parameter.low is None or parameter.high is None:
+            continue
+        for value in (parameter.low, parameter.high):
+            varied = setting.given(one, value)
+            amounts.append(play(_kept(work, varied), varied.policy(name), prices).money)
+    return min(amounts), max(amounts)
+
+
 def _uncertain(against: PolicyName, seen: Side | None) -> Iterator[str]:
     """The parameters of whatever is simulated, each once. What was paid was paid: no parameter changes it."""
     named = (*(OF["relay"] if seen != "relay" else ()), *(OF[against] if seen != "baseline" else ()))

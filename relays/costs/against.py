@@ -13,7 +13,7 @@ from relays.core.baselines import LEVELS, NAMES, POLICIES, Parameter, PolicyName
 from relays.core.carryover import Carried, Step, Work, play
 from relays.core.carryover_prices import Prices, Rest
 from relays.core.pricing import Rate, kept, make_rate, plain
-from relays.core.sensitivity import OF, Observed, Word, compare
+from relays.core.sensitivity import OF, Observed, Word, band, compare
 from relays.core.sensitivity import Comparison as Result
 from relays.core.shadow import Provenance
 
@@ -109,8 +109,10 @@ def played(
 ) -> dict[str, Any]:
     """One policy on the work; `beside` None: there are no prices, so that no money is said."""
     carried = play(work, setting.policy(name), prices)
-    cost = plain(kept(carried.money + beside)) if beside is not None else None
-    return _as_json(name, carried, setting, cost, None)
+    if beside is None:
+        return _as_json(name, carried, setting, None, None)
+    edges = [plain(kept(edge + beside)) for edge in band(work, setting, prices, name)]
+    return _as_json(name, carried, setting, plain(kept(carried.money + beside)), edges)
 
 
 def _as_json(

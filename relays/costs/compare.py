@@ -225,17 +225,16 @@ def _setting(of: Relay | Session, seen: streams.Observed, stream: Stream) -> Set
 
 
 def _measured(setting: Setting, again: Sequence[int]) -> Setting:
-    """Orientation as this relay's legs show it; re-reading after a compaction alike, where none was measured."""
+    """Orientation as this relay's legs show it. What a compaction would make it read again is not measured by that:
+
+    to take it for as much would hide whatever the relay loses there.
+    """
     middle, n = median_low(again), len(again)
-    setting = setting.put(
+    return setting.put(
         "orientation",
         Parameter(middle, Provenance.OBSERVED, f"{n} legs of this relay: growth before the first durable effect",
                   again[n // 4], again[-1 - n // 4]),
     )  # fmt: skip
-    if setting.parameters["reread"].provenance is Provenance.ASSUMED:
-        source = "no compaction was measured: as much as a fresh leg of this relay reads again"
-        setting = setting.put("reread", Parameter(middle, Provenance.ASSUMED, source, middle // 2, 2 * middle))
-    return setting
 
 
 def _chosen(setting: Setting, table: Mapping[str, int | float | str]) -> Setting:

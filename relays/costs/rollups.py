@@ -227,20 +227,40 @@ def _session_rows(session: Session, where: ZoneInfo) -> list[DayCost]:
 def _effect(leg: Leg) -> tuple[int | None, int | None]:
     """(turn of the leg's first durable effect, what its window had grown by then); None where none is recorded.
 
-    cost.md: "orientation tokens (… measured from real legs: all input growth before its first durable effect)".
+    cost.md: "orientation tokens (… measured from real legs: all input growth before its first durable effect)". An
+    agent that only commits says nothing of it: there the branch that moved between two boundaries shows it.
     """
+    turns = [turn for turn in (_told(leg), _moved(leg)) if turn is not None]
+    if not turns:
+        return None, None
+    main = Call.objects.filter(leg=leg, main=True).order_by("turn", "id")
+    begun = main.values_list("resident_tokens", flat=True).first()
+    then = main.filter(turn__lte=min(turns)).values_list("resident_tokens", flat=True).last()
+    if begun is None or then is None:
+        return None, None
+    return min(turns), max(0, then - begun)
+
+
+def _told(leg: Leg) -> int | None:
+    """The turn of the first event that a durable effect leaves."""
     first = Event.objects.filter(leg=leg, kind__in=EFFECTS, known=True).order_by("seq").values_list("seq", flat=True)
     seq = first.first()
     if seq is None:
-        return None, None
+        return None
     after = Boundary.objects.filter(leg=leg, seq__gt=seq).order_by("seq").values_list("turn", flat=True).first()
-    turn = after if after is not None else leg.turns
-    main = Call.objects.filter(leg=leg, main=True).order_by("turn", "id")
-    begun = main.values_list("resident_tokens", flat=True).first()
-    then = main.filter(turn__lte=turn).values_list("resident_tokens", flat=True).last()
-    if begun is None or then is None:
-        return None, None
-    return turn, max(0, then - begun)
+    return after if after is not None else leg.turns
+
+
+def _moved(leg: Leg) -> int | None:
+    """The turn after which the branch first stood elsewhere than where the leg began."""
+    start = leg.cursor_sha
+    seen = Boundary.objects.filter(leg=leg).order_by("number").values_list("turn", "decision__tip")
+    for turn, tip in seen.iterator(chunk_size=100):
+        if tip and start and tip != start:
+            return int(turn)
+        start = start or tip
+    end = (leg.end_decision or {}).get("tip")
+    return leg.turns if end and start and end != start else None
 
 
 # --- owners and months

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relays.core.baselines import Parameter, Setting, defaults, published
+from relays.core.baselines import POLICIES, Parameter, Setting, defaults, published
 from relays.core.carryover import Step, Work, play
 from relays.core.carryover_prices import PUBLISHED, Prices
-from relays.core.sensitivity import Bench, Observed, break_even, compare
+from relays.core.sensitivity import Bench, Observed, band, break_even, compare
 from relays.core.shadow import Provenance
 
 D = Decimal
@@ -142,6 +142,19 @@ def test_where_nothing_can_be_compared_it_says_why(work, change, words):
     found = compare(work, setting, PUBLISHED)
     assert found.verdict == "not yet"
     assert words in found.why
+
+
+def test_each_policy_has_a_band_of_its_own():
+    setting = defaults("claude-code")
+    work = Work(29_760, 200_000, (Step(1_300, 630),) * 500, kept=29_760)
+    found = compare(work, setting, setting.prices())
+    assert band(work, setting, setting.prices(), "compaction") == found.band
+    for name in POLICIES:
+        low, high = band(work, setting, setting.prices(), name)
+        assert low <= play(work, setting.policy(name), setting.prices()).money <= high
+    sure = published()
+    assert band(even(300), sure, PUBLISHED, "compaction") == (found := compare(even(300), sure, PUBLISHED)).band
+    assert found.band[0] == found.band[1]
 
 
 def test_other_baselines_are_compared_alike():

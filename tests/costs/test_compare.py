@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from relays.costs import refresh, rollups, streams
-from relays.models import Comparison, Relay, StoredWork
+from relays.models import Boundary, Comparison, Leg, Relay, StoredWork
 from relays.reports import status
 from tests.costs.relays import add_leg, losing_relay, winning_relay
 from tests.report_builders import make_relay
@@ -51,8 +51,30 @@ def test_orientation_is_measured_from_the_legs() -> None:
     row = compared(losing_relay(4))
     assert row.orientation == {"n": 3, "median": 71_500, "values": [[1, 71_500], [2, 71_500], [3, 71_500]]}
     parameters = row.baselines[0]["parameters"]
-    assert parameters["reread"]["value"] == 71_500  # both sides alike where no compaction was measured
+    # what a compaction would make it read again was not measured: "20,000 tokens where nothing is measured"
+    assert parameters["reread"]["value"] == 20_000
     assert parameters["reread"]["provenance"] == "ASSUMED"
+
+
+def test_an_agent_that_only_commits_is_measured_by_its_branch() -> None:
+    """It says nothing of its durable effects: the branch that stands elsewhere at a boundary shows the first one."""
+    relay = make_relay()
+    for number in range(3):
+        leg = add_leg(relay, number, [20_000, 60_000, 61_000, 62_000])
+        Leg.objects.filter(pk=leg.pk).update(cursor_sha="a" * 40)
+        for turn in range(1, 5):
+            tip = ("a" if turn < 3 else "b") * 40
+            Boundary.objects.filter(leg=leg, turn=turn).update(decision={"tip": tip})
+    assert compared(relay).orientation == {"n": 2, "median": 41_000, "values": [[1, 41_000], [2, 41_000]]}
+
+
+def test_a_commit_that_no_boundary_saw_counts_at_the_end() -> None:
+    relay = make_relay()
+    for number in range(2):
+        leg = add_leg(relay, number, [20_000, 60_000])
+        Boundary.objects.filter(leg=leg).update(decision={"tip": "a" * 40})
+        Leg.objects.filter(pk=leg.pk).update(end_decision={"tip": "b" * 40} if number else None)
+    assert compared(relay).orientation == {"n": 1, "median": 40_000, "values": [[1, 40_000]]}
 
 
 def test_what_the_legs_read_again_is_no_work_of_a_compacting_session() -> None:
