@@ -5,6 +5,7 @@ Issue: they "are learned per agent and version, with n, and used as defaults whe
 
 import hashlib
 from collections.abc import Iterable
+from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
@@ -15,11 +16,13 @@ from relays.core import learning
 from relays.core.baselines import AGENTS, Setting, defaults
 from relays.core.learning import PUBLIC, Learned, MeasuredCut
 from relays.costs import measured, rollups
-from relays.models import CostDue, CostState, LearnedParameter
+from relays.models import Comparison, CostDue, CostState, LearnedParameter
 
 NAME: Final = "learned"
 #: legs whose orientation is looked at: the newest of an agent
 MOST_LEGS: Final = 500
+#: comparisons of an agent that are made anew when what was learned of it changes
+MOST_STALE: Final = 200
 
 
 def bring_up() -> bool:
@@ -46,10 +49,27 @@ def bring_up() -> bool:
                 )
             )  # fmt: skip
     with rollups.serialised():
+        changed = _values(LearnedParameter.objects.all()) ^ _values(found)
         LearnedParameter.objects.all().delete()
         LearnedParameter.objects.bulk_create(found, batch_size=500)
         CostState.objects.update_or_create(name=NAME, defaults={"value": {"mark": sign, "cuts": len(rows)}, "at": now})
+        for agent in {one[0] for one in changed}:
+            _stale(agent, now)
     return True
+
+
+def _values(rows: Iterable[LearnedParameter]) -> set[tuple[str, str, str, float, float, float]]:
+    return {(row.agent, row.version, row.name, row.value, row.low, row.high) for row in rows}
+
+
+def _stale(agent: str, now: datetime) -> None:
+    """Other parameters give other figures: the newest comparisons of that agent are asked for anew."""
+    for newest in (
+        Comparison.objects.filter(session__agent=agent).order_by("-session__last_at"),
+        Comparison.objects.filter(relay__agent=agent).order_by("-relay__last_data_at"),
+    ):
+        keys = list(newest.values_list("pk", flat=True)[:MOST_STALE])
+        Comparison.objects.filter(pk__in=keys, wanted_at__isnull=True).update(wanted_at=now)
 
 
 def mark() -> str:

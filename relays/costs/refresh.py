@@ -18,7 +18,7 @@ from relays.core.pricing import plain
 from relays.core.usage import Buckets
 from relays.costs import backtest, compare, faithful, learned, rollups
 from relays.costs.against import Ground
-from relays.models import Comparison, CostState, Leg, LegState, Relay, Session
+from relays.models import Comparison, CostState, Leg, LegState, Relay, RelayStatus, Session
 from relays.models.pulse import bump
 
 log = logging.getLogger(__name__)
@@ -27,9 +27,8 @@ Key = TypeVar("Key", int, str)
 STEP_TAKES: Final = 20.0  # seconds
 #: a step that has not said that it ended is taken for dead
 STALE: Final = timedelta(seconds=100)
-#: how long a comparison stands whatever comes meanwhile; one that took a second or more stands longer
-STANDS: Final = timedelta(seconds=10)
-STANDS_LONG: Final = timedelta(minutes=8)
+#: how long a comparison stands while its relay works, by what it takes: below so many milliseconds, so long
+STANDS: Final = ((2_000, timedelta(seconds=10)), (10_000, timedelta(minutes=2)), (2_147_483_647, timedelta(minutes=10)))
 SOME: Final = 20
 
 
@@ -100,26 +99,26 @@ def want(of: Relay | Session) -> Comparison:
 # --- comparisons
 
 
-def _stands(prefix: str) -> Q:
-    """Those that were computed long enough ago for what they take: seconds, or minutes where a second or more."""
+def _stands() -> Q:
+    """Those that were computed long enough ago for what they take."""
     now = timezone.now()
-    return Q(**{f"{prefix}computed_at__lte": now - STANDS}) & (
-        Q(**{f"{prefix}took_ms__lt": 1_000}) | Q(**{f"{prefix}computed_at__lte": now - STANDS_LONG})
-    )
+    found = Q()
+    for took, stands in STANDS:
+        found |= Q(comparison__took_ms__lt=took, comparison__computed_at__lte=now - stands)
+    return found
 
 
 def due_relays(limit: int) -> list[str]:
     """Relays whose comparison is missing, asked for, or older than what is stored of them: their names."""
-    newer = (
-        Q(last_data_at__gt=F("comparison__computed_at"))
-        | Q(status_at__gt=F("comparison__computed_at"))
-        | Q(progress_at__gt=F("comparison__computed_at"))
-    )
+    newer = Q(last_data_at__gt=F("comparison__computed_at")) | Q(progress_at__gt=F("comparison__computed_at"))
+    # a relay that ended or waits is compared as it stands, whatever that takes
+    turned = Q(status_at__gt=F("comparison__computed_at")) & ~Q(status=RelayStatus.RUNNING)
     found = Relay.objects.filter(
         Q(comparison__isnull=True, last_data_at__isnull=False)
         | Q(comparison__computed_at__isnull=True, comparison__wanted_at__isnull=False)
         | Q(comparison__wanted_at__isnull=False)
-        | (newer & _stands("comparison__"))
+        | (newer & _stands())
+        | turned
     )
     return list(found.order_by("last_data_at").values_list("pk", flat=True)[:limit])
 
@@ -129,7 +128,7 @@ def due_sessions(limit: int) -> list[int]:
     found = Session.objects.filter(main_calls__gt=0, projected_at__isnull=False).filter(
         Q(comparison__isnull=True)
         | Q(comparison__wanted_at__isnull=False)
-        | (Q(projected_at__gt=F("comparison__computed_at")) & _stands("comparison__"))
+        | (Q(projected_at__gt=F("comparison__computed_at")) & _stands())
     )
     return list(found.order_by("projected_at").values_list("pk", flat=True)[:limit])
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench import batons, carryover, legs, pointers, sessions
+from tests.bench import backtest, batons, carryover, legs, pointers, sessions
 from tests.bench.table import Row, as_json, text
 from tests.bench.world import git, house
 
@@ -21,7 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything can be measured")
     parser.add_argument("--json", type=Path, help="where the values go (default: a file in the temporary folder)")
     parser.add_argument(
-        "--only", choices=("pointers", "batons", "carryover", "legs", "sessions"), help="one kind of measurement"
+        "--only",
+        choices=("pointers", "batons", "carryover", "backtest", "legs", "sessions"),
+        help="one kind of measurement",
     )
     options = parser.parse_args(arguments)
     quick = options.quick
@@ -34,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "pointers": lambda: pointers.rows(folder, (100, 200) if quick else (1_000, 10_000), 3 if quick else 15),
             "batons": lambda: batons.rows(0.05 if quick else 1.0),
             "carryover": lambda: carryover.rows(100_000, 1 if quick else 5),
+            "backtest": backtest.rows,
             "legs": lambda: legs.rows(folder, 3 if quick else 20, 2 if quick else 6),
             "sessions": lambda: sessions.rows(folder, *((4, 8, 1, 30, 300) if quick else (200, 1_000, 3))),
         }

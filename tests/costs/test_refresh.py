@@ -119,7 +119,7 @@ def test_what_took_long_is_not_made_anew_at_once() -> None:
     Comparison.objects.update(computed_at=timezone.now() - timedelta(minutes=1), took_ms=5_000)
     Relay.objects.filter(pk=relay.pk).update(last_data_at=timezone.now())
     assert refresh.due_relays(5) == []
-    Comparison.objects.update(computed_at=timezone.now() - timedelta(minutes=9))
+    Comparison.objects.update(computed_at=timezone.now() - timedelta(minutes=3))
     assert refresh.due_relays(5) == [relay.pk]
 
 
