@@ -7,8 +7,7 @@ bucket · cache-bust tokens per boundary". What is left of $0, where the relay l
 from collections.abc import Sequence
 from decimal import Decimal
 
-import plotly.graph_objects as go
-
+from relays.charts.drawing import Drawing, bar, scatter
 from relays.charts.flat import axis, hline, k, note, var
 from relays.reports.compared import Bust, Compared, Faithful, LegMoney, Sensitive, Series
 
@@ -61,13 +60,13 @@ def money_axis(top: float, **more: object) -> dict[str, object]:
 # ---- cumulative money -----------------------------------------------------------------------------------------------
 
 
-def cumulative(data: Series, base: str, own: str, calls: str) -> go.Figure:
+def cumulative(data: Series, base: str, own: str, calls: str) -> Drawing:
     """Both lines over the calls, the band of the sensitivity behind; `own`, `base`, `calls`: in words."""
-    fig = go.Figure()
+    fig = Drawing()
     top = max([*data.observed, *data.base, *data.high, 0.0])
     if data.low and data.high:
         fig.add_trace(
-            go.Scatter(
+            scatter(
                 x=[*data.x, *reversed(data.x)], y=[*data.high, *reversed(data.low)], mode="lines", fill="toself",
                 fillcolor=var("band"), line={"width": 0, "color": "rgba(0,0,0,0)"}, hoverinfo="skip", name="band",
             )
@@ -79,7 +78,7 @@ def cumulative(data: Series, base: str, own: str, calls: str) -> go.Figure:
     ):
         if y:
             fig.add_trace(
-                go.Scatter(
+                scatter(
                     x=list(data.x), y=list(y), mode="lines" if len(y) > 1 else "markers", name=name, line=line,
                     hovertemplate=f"{name}<br>call %{{x:,}} · $%{{y:,.{places}f}}<extra>{words}</extra>",
                 )
@@ -116,9 +115,9 @@ def cumulative_words(data: Series, base: str, own: str) -> str:
 # ---- what the verdict hangs on --------------------------------------------------------------------------------------
 
 
-def tornado(data: Sequence[Sensitive], at: Decimal, label: dict[str, str]) -> go.Figure:
+def tornado(data: Sequence[Sensitive], at: Decimal, label: dict[str, str]) -> Drawing:
     """For each parameter what is saved at both ends of its range; left of $0 the relay loses."""
-    fig, count = go.Figure(), len(data)
+    fig, count = Drawing(), len(data)
     low = min([float(at), 0.0, *(float(one.least) for one in data)])
     high = max([float(at), 0.0, *(float(one.most) for one in data)])
     room = (high - low) * 0.26 or 1.0
@@ -144,7 +143,7 @@ def tornado(data: Sequence[Sensitive], at: Decimal, label: dict[str, str]) -> go
         line = {"color": var(colour), "width": 1.25, "dash": dash}
         shapes.append({"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": line})
     fig.add_trace(
-        go.Scatter(
+        scatter(
             x=[float(at)] * count, y=[count - nth for nth in range(count)], mode="markers",
             marker={"size": 6, "color": var("leg-a")}, hoverinfo="skip",
         )
@@ -167,13 +166,13 @@ def tornado(data: Sequence[Sensitive], at: Decimal, label: dict[str, str]) -> go
     return fig
 
 
-def break_even(line: Sequence[tuple[int, Decimal]], measured: int | None, even: int | None) -> go.Figure:
+def break_even(line: Sequence[tuple[int, Decimal]], measured: int | None, even: int | None) -> Drawing:
     """What is saved over the tokens that a fresh leg re-reads; the cross is where the relay begins to lose."""
-    fig = go.Figure()
+    fig = Drawing()
     x, y = [float(one) for one, _ in line], [float(money) for _, money in line]
     top = max([abs(value) for value in y], default=1.0)
     fig.add_trace(
-        go.Scatter(
+        scatter(
             x=x, y=y, mode="lines", line={"color": var("leg-a"), "width": 2},
             hovertemplate=f"%{{x:,}} tokens re-read · saved $%{{y:,.{_places(top)}f}}<extra>SIMULATED</extra>",
         )
@@ -188,7 +187,7 @@ def break_even(line: Sequence[tuple[int, Decimal]], measured: int | None, even: 
         if at is None or money is None or at > right:
             continue
         fig.add_trace(
-            go.Scatter(
+            scatter(
                 x=[at], y=[money], mode="markers", marker={"size": 9, "color": var(colour), "symbol": symbol},
                 hoverinfo="skip",
             )
@@ -232,14 +231,14 @@ def _on(line: Sequence[tuple[int, Decimal]], at: int | None) -> float | None:
 # ---- per leg --------------------------------------------------------------------------------------------------------
 
 
-def per_leg(data: Sequence[LegMoney], word: str = "leg") -> go.Figure:
+def per_leg(data: Sequence[LegMoney], word: str = "leg") -> Drawing:
     """Money of each leg, stacked by bucket."""
-    fig = go.Figure()
+    fig = Drawing()
     x = [one.leg for one in data]
     top = max([float(one.total) for one in data], default=0.0)
     for field, words, colour in BUCKETS:
         fig.add_trace(
-            go.Bar(
+            bar(
                 x=x, y=[float(getattr(one, field)) for one in data], name=words,
                 marker={"color": var(colour), "line": {"width": 0.5 if len(data) < 80 else 0, "color": var("surface")}},
                 hovertemplate=f"{word} %{{x}} · {words}<br>$%{{y:,.{_places(top)}f}}<extra>OBSERVED</extra>",
@@ -255,12 +254,12 @@ def per_leg(data: Sequence[LegMoney], word: str = "leg") -> go.Figure:
     return fig
 
 
-def peaks(data: Sequence[LegMoney], base: int | None, word: str, name: str) -> go.Figure:
+def peaks(data: Sequence[LegMoney], base: int | None, word: str, name: str) -> Drawing:
     """The fullest window of each leg, and as a line the peak of the other way to carry the work."""
-    fig = go.Figure()
+    fig = Drawing()
     known = [one for one in data if one.peak is not None]
     fig.add_trace(
-        go.Bar(
+        bar(
             x=[one.leg for one in known], y=[one.peak for one in known], name="peak", marker={"color": var("leg-b")},
             hovertemplate=f"{word} %{{x}}<br>%{{y:,}} resident tokens at its peak<extra>OBSERVED</extra>",
         )
@@ -284,12 +283,12 @@ def peaks(data: Sequence[LegMoney], base: int | None, word: str, name: str) -> g
     return fig
 
 
-def busts(data: Sequence[Bust], word: str) -> go.Figure:
+def busts(data: Sequence[Bust], word: str) -> Drawing:
     """Tokens written again at each boundary, one bar each."""
-    fig = go.Figure()
+    fig = Drawing()
     top = max([one.tokens for one in data], default=0) or 1
     fig.add_trace(
-        go.Bar(
+        bar(
             x=list(range(1, len(data) + 1)), y=[one.tokens for one in data], name="cache-bust tokens",
             customdata=[[one.leg, one.turn] for one in data], marker={"color": var("b2")},
             hovertemplate=f"{word} %{{x}}, into leg %{{customdata[0]}} at call %{{customdata[1]:,}}<br>"
@@ -306,12 +305,12 @@ def busts(data: Sequence[Bust], word: str) -> go.Figure:
     return fig
 
 
-def faithful(data: Faithful) -> go.Figure:
+def faithful(data: Faithful) -> Drawing:
     """Shares re-read and covered, side by side; a row without a figure has no bar."""
-    fig, count = go.Figure(), len(data.rows)
+    fig, count = Drawing(), len(data.rows)
     known = [(count - nth, words, share, n) for nth, (words, share, n) in enumerate(data.rows) if share is not None]
     fig.add_trace(
-        go.Bar(
+        bar(
             x=[100 * share for _, _, share, _ in known], y=[y for y, _, _, _ in known], orientation="h", width=0.34,
             marker={"color": var("leg-b")}, text=[f"{words}, n = {n:,}" for _, words, _, n in known],
             textposition="none", hovertemplate="%{text}<br>%{x:.1f} %<extra>OBSERVED</extra>",

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from datetime import date
 
-import plotly.graph_objects as go
-
 from relays.charts.cost import dollars, layout, money_axis
+from relays.charts.drawing import Drawing, bar
 from relays.charts.flat import axis, var
 from relays.reports.fleet_cost import DRAWN_DAYS, UNIT, DayRow
 
@@ -25,10 +24,10 @@ def models_of(days: Sequence[DayRow]) -> list[tuple[str, str]]:
     return [*zip(named, COLOURS, strict=False), *rest]
 
 
-def figure(days: Sequence[DayRow]) -> go.Figure:
+def figure(days: Sequence[DayRow]) -> Drawing:
     """The newest `DRAWN_DAYS` days; a day without a call has no bar."""
     drawn = [row for row in days if row.day is not None][-DRAWN_DAYS:]
-    fig, models = go.Figure(), models_of(drawn)
+    fig, models = Drawing(), models_of(drawn)
     x = [row.day.isoformat() for row in drawn if row.day]
     named = {model for model, _ in models if model}
     top = max([float(row.all.money) for row in drawn], default=0.0)
@@ -41,7 +40,7 @@ def figure(days: Sequence[DayRow]) -> go.Figure:
         ]
         words = model[:60] or "other models"
         fig.add_trace(
-            go.Bar(
+            bar(
                 x=x, y=y, name=words, marker={"color": var(colour)},
                 hovertemplate=f"%{{x|%Y-%m-%d}} · {words}<br>$%{{y:,.2f}}<extra>OBSERVED</extra>",
             )

@@ -129,7 +129,7 @@ def figures(page: report.CostPage, names: Iterable[str]) -> dict[str, Any]:
         ),
     }  # fmt: skip
     return {
-        name: {"figure": json.loads(makers[name][1]().to_json()), "alternative": makers[name][2]()}
+        name: {"figure": makers[name][1]().plain(), "alternative": makers[name][2]()}
         for name in names
         if makers[name][0]
     }

@@ -47,7 +47,7 @@ def fleet_cost(request: HttpRequest) -> HttpResponseBase:
 
 
 def _chart(page: report.Fleet) -> dict[str, object]:
-    return {"figure": json.loads(chart.figure(page.days).to_json()), "alternative": chart.alternative(page.days)}
+    return {"figure": chart.figure(page.days).plain(), "alternative": chart.alternative(page.days)}
 
 
 def _body(query: report.Query) -> dict[str, object]:
