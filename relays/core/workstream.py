@@ -46,8 +46,8 @@ class Stream:
 
     `cuts`: after which calls (from 1) the observed carrier cut the window. `busts`: per cut, tokens that were written
     again at the next call because of it. `reread`: per cut, the growth between the first call after it and the first
-    durable effect, None where no effect came before the next cut (or within `SOON` calls, see `of`). `lost`: tokens
-    of prefixes that were lost for no reason of the carrier's. `after`: per cut, (resident before, resident after).
+    durable effect; where none came, see `of`. `lost`: tokens of prefixes that were lost for no reason of the carrier's.
+    `after`: per cut, (resident before, resident after).
     """
 
     work: Work
@@ -78,8 +78,10 @@ class Stream:
 def of(calls: Sequence[MainCall], window: int, *, soon: int | None = None) -> Stream:
     """The stream of these calls, at least one of them, in a window of that size.
 
-    `soon`: re-reading counts only where its durable effect comes within so many calls after the cut; None = up to the
-    next cut. Raises ValueError without a call.
+    `soon`: re-reading counts only where its durable effect comes within so many calls after the cut. None = up to the
+    next cut, and what did nothing durable up to there has read again all that it read (but for the last stretch, which
+    may still do something): reading is no work that another carrier would have had to do. Raises ValueError without a
+    call.
     """
     if not calls:
         raise ValueError("there is no call")
@@ -137,15 +139,19 @@ def _stretches(cuts: Sequence[int], calls: int) -> list[tuple[int, int]]:
 
 
 def _reread(calls: Sequence[MainCall], residents: Sequence[int], first: int, end: int, soon: int | None) -> int | None:
-    """What the window grew from call `first` (from 0) to the one with the first durable effect before `end`."""
+    """What the window grew from call `first` (from 0) to the one with the first durable effect before `end`.
+
+    Where there is none: all that it grew, if another stretch follows and `soon` sets no bound; else not known.
+    """
     until = end if soon is None else min(end, first + soon)
     for at in range(first, until):
         if calls[at].effect:
             return max(0, residents[at] - residents[first])
-    return None
+    idle = soon is None and end < len(calls)
+    return max(0, residents[end - 1] - residents[first]) if idle else None
 
 
 def orientation(stream: Stream, calls: Sequence[MainCall]) -> int | None:
     """What the window grew before the first durable effect of all: of a session that never cut, the nearest thing."""
-    residents = [resident(call.buckets) for call in calls]
-    return _reread(calls, residents, 0, stream.cuts[0] if stream.cuts else len(calls), None)
+    until = stream.cuts[0] if stream.cuts else len(calls)
+    return _reread(calls, [resident(call.buckets) for call in calls], 0, until, until)

@@ -161,6 +161,9 @@ def _compared(result: Result, ground: Ground) -> dict[str, Any]:
         verdict, why = "not yet", "its usage figures are the scripted worker's, not a model's"
     elif relay_side and not ground.rotated:
         verdict, why = "not yet", "no leg was followed by another one yet"
+    elif relay_side and not any(step.effect for step in ground.work.steps):
+        # cheap and idle is not cheap
+        verdict, why = "not yet", "no leg did anything durable that is recorded: there is no work to compare"
     elif relay_side and not result.relay.events and not result.baseline.events:
         # it rotated all the same (a limit of turns, a person): what was paid stands against a window that never filled
         verdict, why = _by_money(edges, "a compacting session, whose window this work never fills")

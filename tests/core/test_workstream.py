@@ -72,10 +72,22 @@ def test_what_the_carrier_made_it_read_again_is_no_work_of_another_one():
 
 def test_re_reading_counts_up_to_the_next_cut_and_not_too_late():
     calls = [call(50_000), call(20_000, fresh=True), call(25_000), call(20_000, fresh=True), call(21_000, effect=True)]
-    assert of(calls, 200_000).reread == (None, 1_000)
+    assert of(calls, 200_000, soon=SOON).reread == (None, 1_000)
     late = [call(50_000), call(20_000, fresh=True), *[call(20_100)] * SOON, call(30_000, effect=True)]
     assert of(late, 200_000).reread == (10_000,)
     assert of(late, 200_000, soon=SOON).reread == (None,)
+
+
+def test_a_leg_that_did_nothing_durable_read_again_all_that_it_read():
+    """Cheap and idle is not cheap: what it read is no work that a compacting session would have had to do."""
+    calls = [
+        call(20_000, effect=True), call(21_000),
+        call(22_000, fresh=True), call(92_000), call(95_000),
+        call(22_000, fresh=True), call(90_000),
+    ]  # fmt: skip
+    stream = of(calls, 200_000)
+    assert stream.reread == (73_000, None)  # the last one may still do something
+    assert [step.new for step in stream.without_reread().work.steps] == [1_000, 10, 0, 0, 10, 68_000, 10]
 
 
 def test_an_inherited_conversation_is_over_the_base():

@@ -68,6 +68,16 @@ def test_an_agent_that_only_commits_is_measured_by_its_branch() -> None:
     assert compared(relay).orientation == {"n": 2, "median": 41_000, "values": [[1, 41_000], [2, 41_000]]}
 
 
+def test_a_relay_that_did_nothing_durable_is_not_called_cheap() -> None:
+    """cost.md: "cheap and idle is not cheap"."""
+    relay = make_relay()
+    for number in range(4):
+        add_leg(relay, number, [20_000, 90_000, 125_000])
+    row = compared(relay)
+    assert row.verdict == "not yet"
+    assert row.verdict_why == "no leg did anything durable that is recorded: there is no work to compare"
+
+
 def test_a_commit_that_no_boundary_saw_counts_at_the_end() -> None:
     relay = make_relay()
     for number in range(2):
