@@ -122,14 +122,12 @@ def tornado(data: Sequence[Sensitive], at: Decimal, label: dict[str, str]) -> Dr
     high = max([float(at), 0.0, *(float(one.most) for one in data)])
     room = (high - low) * 0.26 or 1.0
     notes, shapes = [], []
+    x: list[float | None] = []
+    rows: list[int | None] = []
     for nth, one in enumerate(data):
         y = count - nth
-        shapes.append(
-            {
-                "type": "line", "x0": float(one.least), "x1": float(one.most), "y0": y, "y1": y,
-                "line": {"color": var("leg-b"), "width": 11}, "layer": "below",
-            }
-        )  # fmt: skip
+        x += [float(one.least), float(one.most), None]
+        rows += [y, y, None]
         for value, side, shift in ((one.least, "right", -5), (one.most, "left", 5)):
             for name in ("wide", "narrow"):
                 notes.append(note(name, dollars(value), "ink-2", x=float(value), y=y, xanchor=side, xshift=shift))
@@ -139,16 +137,18 @@ def tornado(data: Sequence[Sensitive], at: Decimal, label: dict[str, str]) -> Dr
                 bgcolor=var("surface"), opacity=0.92,
             )
         )  # fmt: skip
-    for x, colour, dash in ((0.0, "bad", "solid"), (float(at), "mark", "dot")):
+    for place, colour, dash in ((0.0, "bad", "solid"), (float(at), "mark", "dot")):
         line = {"color": var(colour), "width": 1.25, "dash": dash}
-        shapes.append({"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": line})
+        shapes.append({"type": "line", "x0": place, "x1": place, "yref": "paper", "y0": 0, "y1": 1, "line": line})
+    fig.add_trace(
+        scatter(x=x, y=rows, mode="lines", line={"color": var("leg-b"), "width": 11}, hoverinfo="skip", name="range")
+    )
     fig.add_trace(
         scatter(
             x=[float(at)] * count, y=[count - nth for nth in range(count)], mode="markers",
             marker={"size": 6, "color": var("leg-a")}, hoverinfo="skip",
         )
     )  # fmt: skip
-    rows = list(range(count, 0, -1))
     fig.update_layout(
         **layout(
             shapes=shapes, annotations=notes, margin={"l": 236, "r": 20, "t": 10, "b": 44},
@@ -157,8 +157,8 @@ def tornado(data: Sequence[Sensitive], at: Decimal, label: dict[str, str]) -> Dr
                 title=title("saved (left of $0 the relay loses)"),
             ),
             yaxis=axis(
-                showgrid=False, tickvals=rows, ticktext=[label[one.name] for one in data], ticks="",
-                range=[0.4, count + 0.85],
+                showgrid=False, tickvals=list(range(count, 0, -1)), ticks="", range=[0.4, count + 0.85],
+                ticktext=[label[one.name] for one in data],
             ),
             meta={"narrow": {"margin": {"l": 14, "r": 14, "t": 10, "b": 44}, "nticks": 5, "noY": True}},
         )
