@@ -37,6 +37,7 @@ from relays.models import (
     SessionCall,
 )
 from relays.models.pulse import bump
+from relays.sessions.rows import write
 from relays.stores.prices import book
 
 #: PostgreSQL's advisory lock of everything that writes costs
@@ -186,7 +187,7 @@ def _price(leg: Leg) -> None:
             priced.append(call)
     if not priced:
         return
-    Call.objects.bulk_update(priced, ["cost", "listed"], batch_size=500)
+    write(priced, ("cost", "listed"))
     more = sum((call.cost or Decimal(0) for call in priced), Decimal(0))
     Leg.objects.filter(pk=leg.pk).update(spend=F("spend") + more, unpriced_calls=F("unpriced_calls") - len(priced))
     Relay.objects.filter(pk=leg.relay_id).update(

@@ -33,7 +33,7 @@ from relays.models import (
 from relays.stores.prices import book
 
 #: main calls that are played: of a longer relay the newest ones are compared, and its comparison says so
-MOST_CALLS: Final = 200_000
+MOST_CALLS: Final = 60_000
 
 
 @dataclass(slots=True)
