@@ -202,10 +202,15 @@ def _by_money(edges: Sequence[Decimal], against: str) -> tuple[Word, str]:
     """The word where the whole band of savings has one sign."""
     low, high = edges[0], edges[-1]
     if low > 0:
-        return "cheaper", f"the relay saves $ {low:,.4f} to $ {high:,.4f} against {against}"
+        return "cheaper", f"the relay saves {_dollars(low, high)} against {against}"
     if high < 0:
-        return "dearer", f"the relay lost: it costs $ {-high:,.4f} to $ {-low:,.4f} more than {against}"
+        return "dearer", f"the relay lost: it costs {_dollars(-high, -low)} more than {against}"
     return "not yet", f"between $ {-low:,.4f} dearer and $ {high:,.4f} cheaper than {against}"
+
+
+def _dollars(low: Decimal, high: Decimal) -> str:
+    first, last = f"$ {low:,.4f}", f"$ {high:,.4f}"
+    return first if first == last else f"{first} to {last}"
 
 
 def _series(result: Result, ground: Ground) -> dict[str, list[Any]]:
