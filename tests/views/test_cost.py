@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from relays.costs import refresh, rollups
-from relays.models import Comparison, CostState, StoredWork
+from relays.models import Comparison, CostState, Relay, StoredWork
 from relays.reports.cost import money
 from tests.cost_builders import baseline, make_backtest, make_comparison
 from tests.costs.relays import losing_relay, winning_relay
@@ -289,10 +289,15 @@ def test_a_page_asks_the_same_number_of_questions_whatever_its_size(client_of: C
 # ---- real work, and other parameters --------------------------------------------------------------------------------
 
 
+def computed(relay: Relay) -> Comparison:
+    """As the background task does it."""
+    rollups.cut_legs(rollups.due_legs_of(relay.pk))
+    return refresh.compute_relay(relay)
+
+
 def test_a_constructed_relay_that_loses_is_dearer_in_words_on_its_page(client_of: ClientOf) -> None:
     relay = losing_relay()
-    rollups.cut_legs(rollups.due_legs_of(relay.pk))
-    row = refresh.compute_relay(relay)
+    row = computed(relay)
     page = text(client_of("manager"), f"/relays/{relay.pk}/cost/")
     assert f"<h1>Dearer than compaction by {money(row.saving or Decimal(0))}" in page
     assert "cheaper: violated" in page and "the relay lost: it costs" in page and "lost by the relay" in page
@@ -303,7 +308,7 @@ def test_a_constructed_relay_that_loses_is_dearer_in_words_on_its_page(client_of
 
 def test_other_parameters_are_played_on_the_kept_work_and_stored_nowhere(client_of: ClientOf) -> None:
     relay = winning_relay()
-    row = refresh.compute_relay(relay)
+    row = computed(relay)
     client = client_of("manager")
     address = f"/relays/{relay.pk}/cost/"
     page = text(client, address)
@@ -338,7 +343,7 @@ def test_other_parameters_are_played_on_the_kept_work_and_stored_nowhere(client_
 )
 def test_a_wrong_parameter_is_answered_beside_its_field(client_of: ClientOf, query: str, words: str) -> None:
     relay = winning_relay(2)
-    refresh.compute_relay(relay)
+    computed(relay)
     page = text(client_of("manager"), f"/relays/{relay.pk}/cost/?{query}")
     assert words in page and 'aria-invalid="true"' in page and "nothing was played" in page.lower()
     assert "<script>alert" not in page and "With your own" not in page
@@ -353,6 +358,6 @@ def test_parameters_that_cannot_be_played_say_why(client_of: ClientOf) -> None:
     page = text(client, f"/relays/{other.pk}/cost/?reread=5")
     assert "too long to be played while you wait" in page and "<h1>Cheaper" in page
     damaged = winning_relay(2)
-    StoredWork.objects.filter(comparison=refresh.compute_relay(damaged)).update(more={"kept": "x"})
+    StoredWork.objects.filter(comparison=computed(damaged)).update(more={"kept": "x"})
     assert "Nothing was played" in text(client, f"/relays/{damaged.pk}/cost/?reread=5")
     assert "of=" not in text(client, f"/relays/{other.pk}/cost/?unknown=5").split("<main")[0]
