@@ -19,7 +19,7 @@ from relays.core.pricing import kept
 from relays.core.shadow import Provenance
 from relays.core.usage import resident
 from relays.costs import learned, measured, rollups, streams
-from relays.models import BackTest, CostState, Session
+from relays.models import BackTest, CostState, Session, SessionBoundary
 from relays.models.pulse import bump
 
 NAME: Final = "backtest"
@@ -67,25 +67,28 @@ def predict(session: Session) -> dict[str, Any]:
     setting = learned.apply(setting, seen.agent, seen.version, without=session.sid)
     setting = setting.given("reread", 0, "what it read again is in its work stream")
     work = replace(work, kept=min(setting.tokens("kept"), work.base))
+    # one after the last call is one all the same, though no call shows what came of it
+    points = (*stream.cuts, len(seen.calls)) if seen.ended_cut else stream.cuts
     # all of the compactions' own calls are in the file, or they are left out on both sides
-    own = seen.carrying_calls >= len(stream.cuts) > 0
+    own = seen.carrying_calls >= len(points) > 0
     paid = seen.main + seen.carrying if own else seen.main
     prices = seen.prices if seen.priced else [setting.prices()] * max(1, len(seen.prices))
-    found = backtest.predict(work, setting, prices, paid, stream.cuts, own_calls=own)
-    manual = any(cut["automatic"] is False for cut in measured.cuts_of(session))
+    found = backtest.predict(work, setting, prices, paid, points, own_calls=own)
+    shown = SessionBoundary.objects.filter(session=session, shown=True, counts=True, kind="compaction")
+    manual = shown.filter(trigger="manual").exists()
     money = seen.priced and not seen.unpriced
     beside = seen.beside  # sub-agents: the same on both sides
     models = ", ".join(seen.unpriced)
     why = "" if money else f"no price is known for {models or 'some calls'}"
-    left_out = 0 if own else len(stream.cuts)
+    left_out = 0 if own else len(points)
     observed, predicted = kept(paid + beside), kept(found.predicted_cost + beside)
     return {
         "observed_cost": observed if money else None,
         "predicted_cost": predicted if money else None,
         "error": float((predicted - observed) / observed) if money and observed else None,
-        "observed_compactions": len(stream.cuts),
+        "observed_compactions": len(points),
         "predicted_compactions": len(found.predicted_points),
-        "observed_at": list(stream.cuts),
+        "observed_at": list(points),
         "predicted_at": list(found.predicted_points),
         "left_out_calls": left_out,
         "counts": not manual,

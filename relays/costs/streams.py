@@ -94,6 +94,7 @@ class Observed:
     legs: list[LegMoney] = field(default_factory=list)
     places: list[tuple[int, int]] = field(default_factory=list)
     scripted: bool = False
+    ended_cut: bool = False  # it compacted after its last call: no call shows what came of that
     left_out: int = 0  # main calls before those that are played
 
     @property
@@ -236,6 +237,7 @@ def of_session(session: Session) -> Observed:
             out.carrying_calls += 1
         out.mark(chain == "main")
     out.legs.append(leg)
+    out.ended_cut = bool(out.calls) and (fresh or at < len(marks))
     if out.calls:
         out.stream = workstream.of(out.calls, max(out.window, 1), soon=workstream.SOON)
     return out

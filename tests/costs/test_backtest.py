@@ -121,6 +121,17 @@ def test_what_a_person_compacted_is_shown_and_counts_for_nothing() -> None:
     assert backtest.summary()["median_abs_error"] is None
 
 
+def test_a_compaction_after_the_last_call_is_one_too() -> None:
+    session = make_session()
+    source = make_source()
+    add_calls(session, [34_000 + 4_000 * n for n in range(35)], source)
+    add_compaction(session, source, 35)
+    refresh.bring_up()
+    row = BackTest.objects.get()
+    assert (row.observed_at, row.observed_compactions, row.left_out_calls) == ([35], 1, 1)
+    assert row.predicted_compactions == 1
+
+
 def test_without_a_session_that_compacted_it_is_not_yet() -> None:
     refresh.bring_up()
     assert backtest.summary()["median_abs_error"] is None
