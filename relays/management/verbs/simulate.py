@@ -14,6 +14,7 @@ from typing import Final
 
 from relays.core.baselines import AGENTS, LEVELS, NAMES, OTHERS, POLICIES, PRICES, Setting, Value, defaults, published
 from relays.core.carryover import Carried, Step, Work, play
+from relays.core.pricing import plain
 from relays.management.cli import Exit, emit, one_line, refuse, table
 
 MOST_TURNS: Final = 1_000_000
@@ -125,7 +126,7 @@ def _shape(options: argparse.Namespace, setting: Setting, carried: Carried) -> d
         "setting": setting.name,
         "provenance": "SIMULATED",
         "billed": int(carried.money),
-        "exact": f"{carried.money.normalize():f}",
+        "exact": plain(carried.money),
         "peak_tokens": carried.peak,
         "events": len(carried.events),
         "cache_bust_tokens": carried.bust,
@@ -167,4 +168,4 @@ def _words(options: argparse.Namespace, setting: Setting, carried: Carried) -> s
 
 
 def _shown(value: Value) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value.normalize():f}"
+    return f"{value:,}" if isinstance(value, int) else plain(value)
