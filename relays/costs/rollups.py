@@ -26,6 +26,7 @@ from relays.models import (
     Boundary,
     Call,
     CostDue,
+    CostState,
     DayCost,
     Event,
     Leg,
@@ -44,6 +45,9 @@ from relays.stores.prices import book
 LOCK: Final = 7_315_002
 #: a leg that runs is cut again when its days are so much older than its last event
 RUNNING_LAGS: Final = timedelta(seconds=15)
+#: how often every leg of the site is looked at, whatever came of it
+WHOLE_AFTER: Final = timedelta(hours=1)
+LOOKED: Final = "legs"
 COST: Final = "cost"  # the topic that pages of the fleet's cost follow
 _UNIT: Final = Decimal(10) ** 10
 #: events that a durable effect leaves
@@ -105,13 +109,30 @@ class _Sums:
 
 
 def due_legs(limit: int) -> list[int]:
-    """Legs whose calls are newer than their days, the longest waiting first: their keys."""
+    """Legs whose calls are newer than their days, the longest waiting first: their keys.
+
+    Only relays that something came of since all were up to date are looked at, and all of them once an hour: what a
+    lost worker left behind is found, and a site of many legs is not read through at each look.
+    """
+    now = timezone.now()
+    kept = CostState.objects.filter(name=LOOKED).first()
+    value = kept.value if kept is not None else {}
     newer = Q(cost_due__seen__lt=F("last_event_at"))
-    ended = Q(state__in=(LegState.ENDED, LegState.VOID)) | Q(cost_due__seen__lt=timezone.now() - RUNNING_LAGS)
+    ended = Q(state__in=(LegState.ENDED, LegState.VOID)) | Q(cost_due__seen__lt=now - RUNNING_LAGS)
     legs = Leg.objects.filter(calls__gt=0, last_event_at__isnull=False).filter(
         Q(cost_due__isnull=True) | (newer & ended) | ~Q(cost_due__zone=settings.TIME_ZONE)
     )
-    return list(legs.order_by("last_event_at").values_list("pk", flat=True)[:limit])
+    whole = now - datetime.fromisoformat(value["whole"]) if value.get("whole") else WHOLE_AFTER
+    wholly = whole >= WHOLE_AFTER or value.get("zone") != settings.TIME_ZONE
+    if not wholly:
+        since = datetime.fromisoformat(value["until"])
+        legs = legs.filter(relay__in=Relay.objects.filter(last_data_at__gte=since).values("pk"))
+    found = list(legs.order_by("last_event_at").values_list("pk", flat=True)[:limit])
+    if not found:
+        until = (now - 4 * RUNNING_LAGS).isoformat()
+        looked = {"until": until, "whole": now.isoformat() if wholly else value["whole"], "zone": settings.TIME_ZONE}
+        CostState.objects.update_or_create(name=LOOKED, defaults={"value": looked, "at": now})
+    return found
 
 
 def due_legs_of(relay: str) -> list[int]:

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from relays import tasks
 from relays.costs import compare, refresh, rollups
-from relays.models import Comparison, CostState, DayCost, Leg, LegState, Relay, Topic
+from relays.models import Comparison, CostDue, CostState, DayCost, Leg, LegState, Relay, Topic
 from tests.costs.relays import add_leg, losing_relay, winning_relay
 from tests.report_builders import make_relay
 from tests.session_builders import make_session, make_story
@@ -46,9 +46,8 @@ def test_twice_or_late_comes_to_the_same() -> None:
     before = everything()
     Comparison.objects.update(wanted_at=timezone.now())
     DayCost.objects.all().delete()
-    from relays.models import CostDue
-
-    CostDue.objects.update(zone="somewhere else")
+    CostDue.objects.all().delete()
+    CostState.objects.filter(name="legs").update(value={})  # as it stands after an hour
     refresh.step()
     refresh.step()
     assert everything() == before
@@ -132,10 +131,24 @@ def test_a_running_leg_is_cut_now_and_then_and_priced_when_it_ended() -> None:
     Leg.objects.filter(pk=leg.pk).update(last_event_at=timezone.now())
     assert rollups.due_legs(5) == []
     now = timezone.now()
+    Relay.objects.filter(pk=relay.pk).update(last_data_at=now)
     Leg.objects.filter(pk=leg.pk).update(state=LegState.ENDED, reason="RELAY_ROTATED", ended_at=now, last_event_at=now)
     assert rollups.due_legs(5) == [leg.pk]
     rollups.cut_legs([leg.pk])
     assert DayCost.objects.get().unpriced == 0
+
+
+def test_a_site_of_many_legs_is_looked_through_once_an_hour() -> None:
+    old, new = winning_relay(2), winning_relay(2)
+    refresh.step()
+    # nothing came of the old relay, so that what it lacks is found by the whole look alone
+    CostDue.objects.all().delete()
+    Relay.objects.filter(pk=new.pk).update(last_data_at=timezone.now())
+    assert set(rollups.due_legs(9)) == set(new.legs.values_list("pk", flat=True))
+    row = CostState.objects.get(name="legs")
+    row.value = {**row.value, "whole": (timezone.now() - timedelta(hours=2)).isoformat()}
+    row.save()
+    assert set(rollups.due_legs(9)) == {leg.pk for one in (old, new) for leg in one.legs.all()}
 
 
 def test_the_money_per_unit_of_verified_progress_and_the_forecast() -> None:
