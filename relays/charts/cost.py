@@ -18,8 +18,8 @@ BUCKETS = (
     ("output", "output", "b3"),
     ("input", "uncached input", "b4"),
 )
-#: legs or boundaries that a chart shows, the newest: four traces of them stay under 4,000 points
-MOST_BARS = 900
+#: legs or boundaries that a chart shows, as many as are kept: four traces of them are 4,000 points
+MOST_BARS = 1_000
 NARROW = {"l": 44, "r": 10, "t": 12, "b": 44}
 
 
@@ -241,7 +241,8 @@ def per_leg(data: Sequence[LegMoney], word: str = "leg") -> Drawing:
             bar(
                 x=x, y=[float(getattr(one, field)) for one in data], name=words,
                 marker={"color": var(colour), "line": {"width": 0.5 if len(data) < 80 else 0, "color": var("surface")}},
-                hovertemplate=f"{word} %{{x}} · {words}<br>$%{{y:,.{_places(top)}f}}<extra>OBSERVED</extra>",
+                customdata=[one.name for one in data],
+                hovertemplate=f"{word} %{{customdata}} · {words}<br>$%{{y:,.{_places(top)}f}}<extra>OBSERVED</extra>",
             )
         )  # fmt: skip
     fig.update_layout(
@@ -261,7 +262,8 @@ def peaks(data: Sequence[LegMoney], base: int | None, word: str, name: str) -> D
     fig.add_trace(
         bar(
             x=[one.leg for one in known], y=[one.peak for one in known], name="peak", marker={"color": var("leg-b")},
-            hovertemplate=f"{word} %{{x}}<br>%{{y:,}} resident tokens at its peak<extra>OBSERVED</extra>",
+            customdata=[one.name for one in known],
+            hovertemplate=f"{word} %{{customdata}}<br>%{{y:,}} resident tokens at its peak<extra>OBSERVED</extra>",
         )
     )  # fmt: skip
     shapes, notes = [], []
@@ -346,11 +348,13 @@ def words_of(data: Compared, what: str) -> str:
         )
     if what == "legs":
         dear = max(data.legs, key=lambda one: one.total, default=None)
-        return f"Money per leg and bucket; the dearest is {dear.leg} with {dollars(dear.total)}." if dear else "No leg."
+        return (
+            f"Money per leg and bucket; the dearest is {dear.name} with {dollars(dear.total)}." if dear else "No leg."
+        )
     if what == "peaks":
         full = max(data.legs, key=lambda one: one.peak or 0, default=None)
         return (
-            f"Peak context of each leg; the fullest is {full.leg} with {full.peak or 0:,} tokens." if full else "None."
+            f"Peak context of each leg; the fullest is {full.name} with {full.peak or 0:,} tokens." if full else "None."
         )
     if what == "busts":
         most = max(data.busts, key=lambda one: one.tokens, default=None)

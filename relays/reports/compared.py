@@ -113,6 +113,7 @@ class LegMoney:
     """Money of one leg (or stretch of a session) by bucket; a bucket of None has no price."""
 
     leg: int
+    to: int | None  # of neighbours that are added up (a relay of over 1,000 legs): the last of them
     calls: int
     input: Decimal
     cache_read: Decimal
@@ -120,6 +121,10 @@ class LegMoney:
     output: Decimal
     unpriced: int
     peak: int | None
+
+    @property
+    def name(self) -> str:
+        return str(self.leg) if self.to in (None, self.leg) else f"{self.leg} to {self.to}"
 
     @property
     def total(self) -> Decimal:
@@ -349,8 +354,8 @@ def _leg(one: Mapping[str, object]) -> LegMoney:
         return amount(one.get(name)) or Decimal(0)
 
     return LegMoney(
-        leg=count(one.get("leg")) or 0, calls=count(one.get("calls")) or 0, input=money("input"),
-        cache_read=money("cache_read"), cache_write=money("cache_write"), output=money("output"),
+        leg=count(one.get("leg")) or 0, to=count(one.get("to")), calls=count(one.get("calls")) or 0,
+        input=money("input"), cache_read=money("cache_read"), cache_write=money("cache_write"), output=money("output"),
         unpriced=count(one.get("unpriced")) or 0, peak=count(one.get("peak")),
     )  # fmt: skip
 

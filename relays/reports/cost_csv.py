@@ -44,7 +44,7 @@ def legs(page: CostPage) -> Rows:
     )
     for one in page.data.legs:
         yield (
-            one.leg, one.calls, one.input, one.cache_read, one.cache_write, one.output, one.total, one.unpriced,
+            one.name, one.calls, one.input, one.cache_read, one.cache_write, one.output, one.total, one.unpriced,
             one.peak,
         )  # fmt: skip
 

@@ -170,7 +170,6 @@ class Fleet:
     against: Against
     shadow: Against
     unpriced_models: tuple[tuple[str, int, int], ...]
-    choices: Choices
 
     @property
     def money_each(self) -> Decimal | None:
@@ -267,7 +266,6 @@ def fleet(query: Query) -> Fleet:
             rows.filter(unpriced__gt=0).order_by().values("model").annotate(n=Sum("unpriced"), of=Sum("calls"))
             .order_by("-n", "model").values_list("model", "n", "of")[:GROUPS]
         ),
-        choices=_choices(),
     )  # fmt: skip
 
 
@@ -409,7 +407,9 @@ def _against(rows: QuerySet[DayCost], kind: str) -> Against:
     )
 
 
-def _choices() -> Choices:
+def choices() -> Choices:
+    """What the filters offer. Four queries."""
+
     def distinct(field: str) -> tuple[str, ...]:
         return tuple(filter(None, DayCost.objects.order_by(field).values_list(field, flat=True).distinct()[:200]))
 

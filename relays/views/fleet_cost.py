@@ -32,7 +32,7 @@ def fleet_cost(request: HttpRequest) -> HttpResponseBase:
         return _csv(query, request.GET.get("of", "days"))
     part = request.GET.get("part")
     if part is None:
-        return render(request, "relays/fleet_cost/page.html", _body(query))
+        return render(request, "relays/fleet_cost/page.html", {**_body(query), "choices": report.choices()})
     if part == "body":
         return part_response(request, "relays/fleet_cost/_body.html", lambda: _body(query), (TOPIC,))
     if part != "days":
