@@ -76,7 +76,7 @@ def predict(session: Session) -> dict[str, Any]:
     found = backtest.predict(work, setting, prices, paid, points, own_calls=own)
     shown = SessionBoundary.objects.filter(session=session, shown=True, counts=True, kind="compaction")
     manual = shown.filter(trigger="manual").exists()
-    money = seen.priced and not seen.unpriced
+    money = seen.priced
     beside = seen.beside  # sub-agents: the same on both sides
     models = ", ".join(seen.unpriced)
     why = "" if money else f"no price is known for {models or 'some calls'}"

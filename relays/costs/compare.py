@@ -49,7 +49,7 @@ def figures(of: Relay | Session) -> tuple[dict[str, Any], Ground | None]:
     setting = _setting(of, seen, stream)
     bare = stream.without_reread().work
     values["orientation"] = _orientation(seen, relay_side)
-    if not seen.priced or seen.unpriced:
+    if not seen.priced:  # calls of sub-agents may lack one: they cost the same on both sides
         models = ", ".join(seen.unpriced) or "some calls"
         why = f"no price is known for {models}: tokens are compared, money is not"
         prices: Sequence[Prices] = [setting.prices()] * max(1, len(seen.prices))
@@ -62,7 +62,12 @@ def figures(of: Relay | Session) -> tuple[dict[str, Any], Ground | None]:
             "prices": {},
         }, None
     ground = _ground(seen, setting, bare, relay_side)
-    return {**values, **figures_of(ground)}, ground
+    values |= figures_of(ground)
+    lacking = len(stream.cuts) - seen.carrying_calls
+    if not relay_side and lacking > 0:
+        said = f"{values['verdict_why']}; its file lacks {lacking} of the compactions' own calls: they are left out"
+        values["verdict_why"] = said[:SHORT]
+    return values, ground
 
 
 def _ground(seen: streams.Observed, setting: Setting, bare: Work, relay_side: bool) -> Ground:

@@ -59,7 +59,14 @@ def bring_up() -> bool:
 
 
 def _values(rows: Iterable[LearnedParameter]) -> set[tuple[str, str, str, float, float, float]]:
-    return {(row.agent, row.version, row.name, row.value, row.low, row.high) for row in rows}
+    """What makes figures others. Orientation moves a little with every leg that ends: only its first digits count."""
+    found = set()
+    for row in rows:
+        if row.name == "orientation":
+            found.add((row.agent, row.version, row.name, float(f"{row.value:.1g}"), 0.0, 0.0))
+        else:
+            found.add((row.agent, row.version, row.name, row.value, row.low, row.high))
+    return found
 
 
 def _stale(agent: str, now: datetime) -> None:
@@ -90,7 +97,7 @@ def apply(setting: Setting, agent: str, version: str, *, without: str | None = N
     An agent that the engine has no figures of is treated as it stands: nothing of another one is learned for it.
     """
     if agent in AGENTS:
-        setting = learning.apply(setting, _learn(measured.rows(), agent, version, setting, without=without))
+        setting = learning.apply(setting, _learn(measured.rows(agent), agent, version, setting, without=without))
     orientation = _orientation(agent)
     return learning.apply(setting, {"orientation": orientation}) if orientation else setting
 

@@ -3,13 +3,15 @@
 Only what calls show is kept: figures that an agent declares of its own compactions are 3-5 times too low (sessions.md).
 """
 
-from typing import Any
+from typing import Any, Final
 
 from relays.core.learning import MeasuredCut
 from relays.core.usage import resident
 from relays.costs import faithful, streams
 from relays.models import CostDue, Session, SessionBoundary
 
+#: sessions that are learned from: programs change, and the newest tell most
+MOST: Final = 500
 _AUTOMATIC = {"auto": True, "manual": False}
 
 
@@ -49,15 +51,18 @@ def began_inherited(session: Session) -> bool:
     return bool(session.copied_calls or session.copy_hint or session.parent)
 
 
-def rows() -> list[MeasuredCut]:
-    """All measured compactions of the site. One query, of no call."""
-    kept = CostDue.objects.filter(compactions__gt=0).order_by("session_id")
+def rows(agent: str = "") -> list[MeasuredCut]:
+    """Measured compactions of the newest sessions of the site, or of one agent's. One query, of no call."""
+    kept = CostDue.objects.filter(compactions__gt=0).order_by("-session__last_at", "-session_id")
+    if agent:
+        kept = kept.filter(session__agent=agent)
     found: list[MeasuredCut] = []
-    for sid, agent, version, cuts in kept.values_list("session__sid", "session__agent", "session__version", "cuts"):
+    columns = ("session__sid", "session__agent", "session__version", "cuts")
+    for sid, whose, version, cuts in kept.values_list(*columns)[:MOST]:
         for cut in cuts:
             found.append(
                 MeasuredCut(
-                    source=sid, agent=agent, version=version, before=cut["before"], after=cut["after"],
+                    source=sid, agent=whose, version=version, before=cut["before"], after=cut["after"],
                     window=cut["window"], came=cut["came"], base=cut["base"], kept=cut["kept"],
                     reread=cut["reread"], automatic=cut["automatic"],
                 )

@@ -48,6 +48,7 @@ class LegMoney:
     output: Decimal = Decimal(0)
     unpriced: int = 0
     peak: int = 0
+    turns: int = 0  # its main calls
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -66,10 +67,11 @@ class LegMoney:
 class Observed:
     """A relay or session as its calls show it (OBSERVED).
 
-    `stream` None where no main call is stored. `prices`: what `Step.price` chooses from; `priced` False: a main call
-    has no price, so that nothing can be played for money. `cost`: of all calls that have a price, `main` of the main
-    chain's, `carrying` of the calls that the carrier itself made (a compaction's own). `money_at`: cumulative, per
-    main call, all chains. `places`: per cut (leg or stretch that it ended, turn in it).
+    `stream` None where no main call is stored. `prices`: what `Step.price` chooses from; `priced` False: a main call,
+    or one of the carrier's own, has no price, so that nothing can be played for money. `cost`: of all calls that have
+    a price, `main` of the main chain's, `carrying` of the calls that the carrier itself made (a compaction's own).
+    `money_at`: cumulative, per main call, all chains; `beside_at`: of it, what no carrier changes. `places`: per cut
+    the leg or stretch that it ended, and its last turn.
     """
 
     window: int
@@ -219,12 +221,13 @@ def of_session(session: Session) -> Observed:
             fresh = fresh or bool(out.calls)
         if chain == "main" and fresh:
             out.legs.append(leg)
-            out.places.append((leg.number, leg.calls))
+            out.places.append((leg.number, leg.turns))
             leg = LegMoney(leg.number + 1)
         known = rates.get(row[11])
         _by_bucket(leg, known[0] if known else None, buckets, cost)
         _count(out, model, buckets, cost)
         if chain == "main":
+            leg.turns += 1
             leg.peak = max(leg.peak, resident(buckets))
             index = prices.index(row[11], known[0] if known else None, buckets, known[1] if known else "")
             out.priced = out.priced and index is not None and cost is not None
@@ -233,6 +236,7 @@ def of_session(session: Session) -> Observed:
             out.keys.append(key)
             fresh = False
         elif chain == "aux" and _carries(session.agent, agent_id):
+            out.priced = out.priced and cost is not None
             out.carrying += cost or 0
             out.carrying_calls += 1
         out.mark(chain == "main")
@@ -312,6 +316,7 @@ def of_relay(relay: Relay) -> Observed:
         if stated is not None and not listed:
             out.reported = (out.reported or Decimal(0)) + stated
         if main:
+            leg.turns = turn
             leg.peak = max(leg.peak, resident(buckets))
             key = found.digest if found is not None else model
             index = prices.index(key, rates, buckets, found.source if found is not None else "")
@@ -321,7 +326,7 @@ def of_relay(relay: Relay) -> Observed:
             out.priced = out.priced and index is not None
             out.main += cost or 0
             if fresh and out.calls:
-                out.places.append((out.legs[-1].number, out.legs[-1].calls))
+                out.places.append((out.legs[-1].number, out.legs[-1].turns))
             out.calls.append(
                 MainCall(buckets, at, fresh and bool(out.calls), effects.get(pk) == turn, index or 0, told)
             )

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 
 from relays.costs import refresh, rollups, streams
-from relays.models import Boundary, Comparison, Leg, Relay, StoredWork
+from relays.models import Boundary, Comparison, Leg, PriceRow, Relay, StoredWork
 from relays.reports import status
 from tests.costs.relays import add_leg, losing_relay, winning_relay
 from tests.report_builders import make_relay
@@ -144,6 +144,16 @@ def test_a_model_without_a_price_is_unpriced_and_never_0() -> None:
     assert row.saving is None
 
 
+def test_sub_agents_without_a_price_make_the_total_partial_and_keep_the_verdict() -> None:
+    relay = winning_relay(4)
+    leg = relay.legs.get(number=2)
+    leg.call_rows.create(key="sub", turn=3, model="nobody-knows-1", main=False, output_tokens=5, at=leg.started_at)
+    row = compared(relay)
+    assert row.observed["unpriced"] == 1
+    assert row.observed["unpriced_models"] == ["nobody-knows-1"]
+    assert row.verdict == "cheaper"
+
+
 def test_the_scripted_workers_figures_say_nothing_of_money() -> None:
     relay = make_relay()
     for number in range(3):
@@ -179,6 +189,18 @@ def test_a_session_is_compared_with_a_relay() -> None:
     assert [one["policy"] for one in row.baselines][:2] == ["relay", "compaction"]
     assert row.observed["events"] == 1
     assert row.progress == {}
+
+
+def test_where_the_file_lacks_the_compactions_own_call_the_verdict_says_so() -> None:
+    session, _ = make_story()
+    price = PriceRow.objects.create(
+        digest="d", model="m", provider="p", source="site",
+        rates={"input": "5", "cache_read": "0.5", "cache_write_5m": "6.25", "output": "25"},
+    )  # fmt: skip
+    session.call_rows.update(price=price)
+    row = refresh.compute_session(session)
+    assert row.baselines[0]["cost"] is not None
+    assert row.verdict_why.endswith("its file lacks 1 of the compactions' own calls: they are left out")
 
 
 def test_a_session_whose_window_is_not_known_says_so() -> None:
