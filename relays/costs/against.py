@@ -205,12 +205,17 @@ def _by_money(edges: Sequence[Decimal], against: str) -> tuple[Word, str]:
         return "cheaper", f"the relay saves {_dollars(low, high)} against {against}"
     if high < 0:
         return "dearer", f"the relay lost: it costs {_dollars(-high, -low)} more than {against}"
-    return "not yet", f"between $ {-low:,.4f} dearer and $ {high:,.4f} cheaper than {against}"
+    return "not yet", f"between {_amount(-low)} dearer and {_amount(high)} cheaper than {against}"
 
 
 def _dollars(low: Decimal, high: Decimal) -> str:
-    first, last = f"$ {low:,.4f}", f"$ {high:,.4f}"
+    first, last = _amount(low), _amount(high)
     return first if first == last else f"{first} to {last}"
+
+
+def _amount(money: Decimal) -> str:
+    """As pages write it: cents, and finer where a cent would say nothing."""
+    return f"${money:,.2f}" if money >= Decimal("0.1") or not money else f"${money:,.4f}"
 
 
 def _series(result: Result, ground: Ground) -> dict[str, list[Any]]:
