@@ -6,7 +6,8 @@ and replaces what was there, so that twice or late comes to the same; what a ste
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final, TypeVar
 
@@ -29,6 +30,8 @@ STEP_TAKES: Final = 20.0  # seconds
 STALE: Final = timedelta(seconds=100)
 #: how long a comparison stands while its relay works, by what it takes: below so many milliseconds, so long
 STANDS: Final = ((2_000, timedelta(seconds=10)), (10_000, timedelta(minutes=2)), (2_147_483_647, timedelta(minutes=10)))
+#: when what failed is tried again
+TRY_AGAIN: Final = timedelta(minutes=2)
 SOME: Final = 20
 
 
@@ -68,14 +71,16 @@ def _one(what: str, act: Callable[[], object], until: float) -> bool:
 
 
 def _all(what: str, due: Callable[[int], list[Key]], act: Callable[[list[Key]], None], until: float) -> bool:
-    """All that are due, some at a time; one that fails keeps nobody else from its turn."""
-    failed: set[Key] = set()
+    """All that are due, each once, some at a time; one that fails, or is due again, keeps nobody from their turn."""
+    tried: set[Key] = set()
+    failed = False
     while True:
         if time.monotonic() > until:
             return False
-        keys = [key for key in due(SOME + len(failed)) if key not in failed]
+        keys = [key for key in due(SOME + len(tried)) if key not in tried]
         if not keys:
             return not failed
+        tried.update(keys)
         for key in keys:
             if time.monotonic() > until:
                 return False
@@ -83,14 +88,14 @@ def _all(what: str, due: Callable[[int], list[Key]], act: Callable[[list[Key]], 
                 act([key])
             except Exception:  # noqa: BLE001 - as above
                 log.exception("costs: %s %s failed; tried again in the next step", what, key)
-                failed.add(key)
+                failed = True
 
 
 def want(of: Relay | Session) -> Comparison:
     """Ask for a new comparison: the next step makes it. What a page calls where it shows none."""
     key = {"relay": of} if isinstance(of, Relay) else {"session": of}
     row, made = Comparison.objects.get_or_create(**key, defaults={"wanted_at": timezone.now()})
-    if not made and row.wanted_at is None:
+    if not made and (row.wanted_at is None or row.wanted_at > timezone.now()):
         row.wanted_at = timezone.now()
         row.save(update_fields=["wanted_at"])
     return row
@@ -115,8 +120,7 @@ def due_relays(limit: int) -> list[str]:
     turned = Q(status_at__gt=F("comparison__computed_at")) & ~Q(status=RelayStatus.RUNNING)
     found = Relay.objects.filter(
         Q(comparison__isnull=True, last_data_at__isnull=False)
-        | Q(comparison__computed_at__isnull=True, comparison__wanted_at__isnull=False)
-        | Q(comparison__wanted_at__isnull=False)
+        | Q(comparison__wanted_at__lte=timezone.now())
         | (newer & _stands())
         | turned
     )
@@ -127,7 +131,7 @@ def due_sessions(limit: int) -> list[int]:
     """The same of sessions: their keys."""
     found = Session.objects.filter(main_calls__gt=0, projected_at__isnull=False).filter(
         Q(comparison__isnull=True)
-        | Q(comparison__wanted_at__isnull=False)
+        | Q(comparison__wanted_at__lte=timezone.now())
         | (Q(projected_at__gt=F("comparison__computed_at")) & _stands())
     )
     return list(found.order_by("projected_at").values_list("pk", flat=True)[:limit])
@@ -135,12 +139,25 @@ def due_sessions(limit: int) -> list[int]:
 
 def _relays(keys: Iterable[str]) -> None:
     for relay in Relay.objects.filter(pk__in=list(keys)):
-        compute_relay(relay)
+        with _again_later(relay):
+            compute_relay(relay)
 
 
 def _sessions(keys: Iterable[int]) -> None:
     for session in Session.objects.filter(pk__in=list(keys)):
-        compute_session(session)
+        with _again_later(session):
+            compute_session(session)
+
+
+@contextmanager
+def _again_later(of: Relay | Session) -> Iterator[None]:
+    """What fails is tried again, but not at once and for ever."""
+    try:
+        yield
+    except Exception:
+        key = {"relay": of} if isinstance(of, Relay) else {"session": of}
+        Comparison.objects.update_or_create(**key, defaults={"wanted_at": timezone.now() + TRY_AGAIN})
+        raise
 
 
 def compute_relay(relay: Relay) -> Comparison:

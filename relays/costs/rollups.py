@@ -153,18 +153,34 @@ def due_sessions(limit: int) -> list[int]:
 # --- cutting
 
 
+#: what of a leg must stand as it was while its calls were read: else it is due again
+_STANDS: Final = ("calls", "spend", "unpriced_calls", "last_event_at")
+
+
 def cut_legs(keys: Iterable[int]) -> None:
-    """Cut these legs into days anew, with the first durable effect of each, in one transaction."""
+    """Cut these legs into days anew, with the first durable effect of each.
+
+    Calls are read before the transaction, so that no driver waits for that; a leg that changed meanwhile, or that
+    another one cut, is left as it is: it is due again.
+    """
     where = zone()
+    legs = list(Leg.objects.filter(pk__in=list(keys)).select_related("relay").order_by("pk"))
+    unpriced = [leg for leg in legs if leg.unpriced_calls and leg.state in (LegState.ENDED, LegState.VOID)]
+    if unpriced:
+        with serialised():
+            for leg in Leg.objects.filter(pk__in=[one.pk for one in unpriced]).select_related("relay").order_by("pk"):
+                _price(leg)
+        legs = list(Leg.objects.filter(pk__in=[leg.pk for leg in legs]).select_related("relay").order_by("pk"))
+    read = [(leg, _leg_rows(leg, where), _effect(leg)) for leg in legs]
     with serialised():
+        now = {row["pk"]: row for row in Leg.objects.filter(pk__in=[leg.pk for leg in legs]).values("pk", *_STANDS)}
         owners: set[tuple[int, date]] = set()
-        for leg in Leg.objects.filter(pk__in=list(keys)).select_related("relay").order_by("pk"):
-            _price(leg)
+        for leg, rows, (turn, grown) in read:
+            if any(getattr(leg, name) != now.get(leg.pk, {}).get(name) for name in _STANDS):
+                continue
             before = list(DayCost.objects.filter(leg=leg).values_list("day", flat=True))
-            rows = _leg_rows(leg, where)
             DayCost.objects.filter(leg=leg).delete()
             DayCost.objects.bulk_create(rows, batch_size=500)
-            turn, grown = _effect(leg)
             seen = leg.last_event_at or timezone.now()
             values = {"seen": seen, "zone": where.key, "effect_turn": turn, "orientation": grown}
             CostDue.objects.update_or_create(leg=leg, defaults=values)
@@ -175,14 +191,19 @@ def cut_legs(keys: Iterable[int]) -> None:
 
 
 def cut_sessions(keys: Iterable[int]) -> None:
-    """The same of sessions."""
+    """The same of sessions, with what each compaction of theirs shows."""
     where = zone()
+    read = [
+        (session, _session_rows(session, where), measured.cuts_of(session) if session.compactions else [])
+        for session in Session.objects.filter(pk__in=list(keys), projected_at__isnull=False).order_by("pk")
+    ]
     with serialised():
-        for session in Session.objects.filter(pk__in=list(keys), projected_at__isnull=False).order_by("pk"):
-            rows = _session_rows(session, where)
+        now = dict(Session.objects.filter(pk__in=[one.pk for one, _, _ in read]).values_list("pk", "projected_at"))
+        for session, rows, cuts in read:
+            if now.get(session.pk) != session.projected_at:
+                continue
             DayCost.objects.filter(session=session).delete()
             DayCost.objects.bulk_create(rows, batch_size=500)
-            cuts = measured.cuts_of(session) if session.compactions else []
             values = {"seen": session.projected_at, "zone": where.key, "cuts": cuts, "compactions": len(cuts)}
             CostDue.objects.update_or_create(session=session, defaults=values)
         bump(COST)

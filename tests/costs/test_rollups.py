@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from django.db.models import Sum
+from django.db.models import F, Sum
 
 from relays.core import pricing
 from relays.core.usage import Buckets
@@ -129,6 +129,27 @@ def test_cutting_again_or_late_changes_nothing(relay: Relay) -> None:
     rollups.cut_legs(legs[:1])
     assert sums(kind="relay") == before
     assert CostDue.objects.count() == 3
+
+
+def test_a_leg_that_changes_while_its_calls_are_read_is_left_and_due_again(
+    relay: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leg = relay.legs.get(number=0)
+    add_leg_calls(leg, [datetime(2026, 5, 1, 10, tzinfo=UTC)])
+    right = rollups._leg_rows
+
+    def read(one: Leg, where: Any) -> Any:
+        rows = right(one, where)
+        Leg.objects.filter(pk=one.pk).update(calls=F("calls") + 1)
+        return rows
+
+    monkeypatch.setattr(rollups, "_leg_rows", read)
+    rollups.cut_legs([leg.pk])
+    assert not DayCost.objects.exists()
+    monkeypatch.undo()
+    assert rollups.due_legs(5) == [leg.pk]
+    cut_all()
+    assert sums(leg=leg)["calls"] == 1
 
 
 def test_a_call_that_comes_later_is_in_the_next_cut(relay: Relay) -> None:
