@@ -48,7 +48,7 @@ def figure(days: Sequence[DayRow]) -> Drawing:
     fig.update_layout(
         **layout(
             barmode="stack", bargap=0.25, margin={"l": 60, "r": 20, "t": 12, "b": 28},
-            xaxis=axis(showgrid=False, type="date", nticks=12, **_range(drawn)),
+            xaxis=axis(showgrid=False, type="date", nticks=12, tickangle=0, **_range(drawn)),
             yaxis=money_axis(top, nticks=5, rangemode="tozero"),
             meta={"narrow": {"margin": {"l": 48, "r": 10, "t": 12, "b": 28}, "nticks": 5}},
         )

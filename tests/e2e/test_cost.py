@@ -94,7 +94,7 @@ def page() -> Iterator[Page]:
         launched = playwright.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
         )
-        yield launched.new_page(viewport={"width": 1440, "height": 900})
+        yield launched.new_page(viewport={"width": 1440, "height": 900}, color_scheme="dark")
         launched.close()
 
 
@@ -152,7 +152,9 @@ def test_a_relay_that_lost_says_so_and_other_parameters_are_one_link(site: Site,
     for address in (shared, f"{site.url}/cost/?range=all"):
         page.goto(address)
         drawn(page)
+    expect(page.locator("html")).to_have_attribute("data-bs-theme", "dark")
     page.emulate_media(media="print")
+    expect(page.locator("html")).to_have_attribute("data-bs-theme", "light")  # paper is light, charts too
     expect(page.locator(".top")).to_be_hidden()
     expect(page.locator("#by-relay")).to_contain_text("dearer")
     assert said == []
