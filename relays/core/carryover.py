@@ -176,6 +176,7 @@ def play(work: Work, policy: CarryOver, prices: Prices | Sequence[Prices]) -> Ca
         if window.keeps_steps:
             window.add(step.new, step.output)
         if resident >= fires_at:
+            window.call = number
             cut = policy.cut(window, resident)
             if cut is not None:
                 events.append(number)

@@ -42,6 +42,8 @@ class Window:
     start: int
     keeps_steps: bool = False
     steps: list[tuple[int, int]] = field(default_factory=list)
+    #: the call that was made last, from 1
+    call: int = 0
     #: the first of `steps` that is still whole, and where in the window it begins
     first: int = 0
     first_at: int = 0
@@ -110,6 +112,37 @@ class Relay:
         return _reached(self.mark, window.size)
 
     def cut(self, window: Window, resident: int) -> Cut | None:
+        return Cut(window.base + self.baton + self.orientation, window.kept, self.handover)
+
+
+@dataclass(frozen=True, slots=True)
+class RotatedAt:
+    """A relay that really ran: it rotated after these calls, whatever its window held. A window is never too small for
+
+    what was done in it.
+    """
+
+    calls: frozenset[int]
+    baton: int
+    orientation: int = 0
+    handover: int | None = None
+
+    def __post_init__(self) -> None:
+        _counts(baton=self.baton, orientation=self.orientation, handover=self.handover)
+
+    @property
+    def name(self) -> str:
+        return "relay"
+
+    def first(self, window: Window) -> int:
+        return window.start
+
+    def fires_at(self, window: Window) -> int:
+        return 0
+
+    def cut(self, window: Window, resident: int) -> Cut | None:
+        if window.call not in self.calls:
+            return None
         return Cut(window.base + self.baton + self.orientation, window.kept, self.handover)
 
 

@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 from relays.core.baselines import Parameter, PolicyName, Setting, Value
 from relays.core.carryover import Carried, Work, play
-from relays.core.carryover_policies import tokens_of
+from relays.core.carryover_policies import NEVER, RotatedAt, tokens_of
 from relays.core.carryover_prices import EXACT, Prices
 
 Word = Literal["cheaper", "dearer", "not yet"]
@@ -130,9 +130,23 @@ class Bench:
     #: what was paid - what the engine says of it; 0 for a side that is simulated
     relay_paid: Decimal = Decimal(0)
     baseline_paid: Decimal = Decimal(0)
+    #: the calls after which an observed relay rotated; none = where its mark says
+    rotated: frozenset[int] = frozenset()
 
     def relay(self, setting: Setting) -> Carried:
-        return play(_kept(self.relay_work, setting), setting.policy("relay"), self.prices)
+        work = _kept(self.relay_work, setting)
+        if not self.rotated:
+            return play(work, setting.policy("relay"), self.prices)
+        policy = RotatedAt(
+            self.rotated, setting.tokens("baton"), setting.tokens("orientation"), setting.tokens("handover") or None
+        )
+        return play(replace(work, window=NEVER), policy, self.prices)
+
+    def room(self, setting: Setting) -> int:
+        """The most that a fresh leg could re-read: up to its mark, or up to the window where it really ran."""
+        window = self.relay_work.window
+        most = window if self.rotated else tokens_of(setting["mark"], window)
+        return most - self.relay_work.base - setting.tokens("baton") - 1
 
     def baseline(self, setting: Setting) -> Carried:
         return play(_kept(self.work, setting), setting.policy(self.against), self.prices)
@@ -159,22 +173,23 @@ def compare(
     against: PolicyName = "compaction",
     observed: Observed | None = None,
     relay_work: Work | None = None,
+    rotated: Sequence[int] = (),
 ) -> Comparison:
     """Play `work` as a relay and as `against`, and say what is sure of it.
 
     `setting`: its `window` and `base` are ignored, the stream has its own; its `kept` holds for both sides. `observed`:
-    what one side really cost. `relay_work`: the relay's own stream where it differs. Raises ValueError for parameters
-    that cannot be, or for a relay against itself.
+    what one side really cost. `relay_work`: the relay's own stream where it differs. `rotated`: the calls after which
+    an observed relay rotated: it is played with these, not with what its mark would have done. Raises ValueError for
+    parameters that cannot be, or for a relay against itself.
     """
     if against == "relay":
         raise ValueError("a relay is not compared with itself: name a baseline")
-    bench = Bench(work, relay_work or work, prices, against)
+    seen = observed.side if observed else None
+    bench = Bench(work, relay_work or work, prices, against, rotated=frozenset(rotated if seen == "relay" else ()))
     relay, baseline = bench.relay(setting), bench.baseline(setting)
     if observed is not None:
         paid = EXACT.subtract(observed.money, relay.money if observed.side == "relay" else baseline.money)
-        side = {"relay_paid": paid} if observed.side == "relay" else {"baseline_paid": paid}
-        bench = Bench(work, relay_work or work, prices, against, **side)
-    seen = observed.side if observed else None
+        bench = replace(bench, relay_paid=paid) if observed.side == "relay" else replace(bench, baseline_paid=paid)
     rows: list[Row] = []
     variants: list[Carried] = []
     for name in _uncertain(against, seen):
@@ -302,10 +317,10 @@ def break_even(bench: Bench, setting: Setting, baseline: Carried) -> BreakEven:
     """ "The relay loses when a fresh leg re-reads more than n tokens", on this stream, all else as in `setting`.
 
     A window that is cut earlier is now and then a little cheaper, so that money does not grow with every single token:
-    n is the last turn from not losing to losing among `GRID` values up to the mark, then found to the token. At n the
+    n is the last turn from not losing to losing among `GRID` values up to `room`, then found to the token. At n the
     relay does not lose, at n + 1 it does, and it does at every value above that was played.
     """
-    room = tokens_of(setting["mark"], bench.relay_work.window) - bench.relay_work.base - setting.tokens("baton") - 1
+    room = bench.room(setting)
     if room <= 0:
         return BreakEven(None, "a fresh leg would begin at its mark: no relay fits into this window")
     if baseline.exceeded_at is not None:

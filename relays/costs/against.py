@@ -25,7 +25,7 @@ class Ground:
     """What a comparison is played on. Money in dollars.
 
     `paid`: the observed side's main chain; `beside`: what no carrier changes. `x`: the main calls (from 1) of the
-    series, `observed` and `beside_at` cumulative money at each. `rotated`: the observed relay has a second leg.
+    series, `observed` and `beside_at` cumulative money at each. `cuts`: the calls after which the observed carrier cut.
     """
 
     relay_side: bool
@@ -39,7 +39,7 @@ class Ground:
     beside_at: tuple[Decimal, ...]
     price_source: str = ""
     scripted: bool = False
-    rotated: bool = True
+    cuts: tuple[int, ...] = ()
     newest: int = 0  # where only the newest calls are played: how many; 0 = all are
 
     @property
@@ -69,6 +69,7 @@ def figures_of(ground: Ground) -> dict[str, Any]:
         ground.setting,
         ground.prices,
         observed=Observed("relay" if ground.relay_side else "baseline", ground.paid),
+        rotated=ground.cuts,
     )
     values = _compared(result, ground)
     values["baselines"] = [
@@ -159,12 +160,12 @@ def _compared(result: Result, ground: Ground) -> dict[str, Any]:
     why = result.why
     if ground.scripted:
         verdict, why = "not yet", "its usage figures are the scripted worker's, not a model's"
-    elif relay_side and not ground.rotated:
+    elif relay_side and not ground.cuts:
         verdict, why = "not yet", "no leg was followed by another one yet"
     elif relay_side and not any(step.effect for step in ground.work.steps):
         # cheap and idle is not cheap
         verdict, why = "not yet", "no leg did anything durable that is recorded: there is no work to compare"
-    elif relay_side and not result.relay.events and not result.baseline.events:
+    elif relay_side and not result.baseline.events:
         # it rotated all the same (a limit of turns, a person): what was paid stands against a window that never filled
         verdict, why = _by_money(edges, "a compacting session, whose window this work never fills")
     if ground.newest and verdict != "not yet":
@@ -274,7 +275,7 @@ def as_json(ground: Ground) -> dict[str, Any]:
         "beside_at": [plain(one) for one in ground.beside_at],
         "price_source": ground.price_source,
         "scripted": ground.scripted,
-        "rotated": ground.rotated,
+        "cuts": list(ground.cuts),
         "newest": ground.newest,
     }  # fmt: skip
 
@@ -317,7 +318,7 @@ def read(base: int, window: int, steps: Sequence[Sequence[int]], more: Mapping[s
         beside_at=tuple(map(Decimal, more["beside_at"])),
         price_source=more["price_source"],
         scripted=more["scripted"],
-        rotated=more["rotated"],
+        cuts=tuple(more["cuts"]),
         newest=more["newest"],
     )  # fmt: skip
 

@@ -87,7 +87,7 @@ def _ground(seen: streams.Observed, setting: Setting, bare: Work, relay_side: bo
         beside_at=tuple(seen.beside_at[call - 1] for call in at),
         price_source=seen.price_source,
         scripted=seen.scripted,
-        rotated=bool(cuts),
+        cuts=tuple(cuts),
         newest=len(seen.calls) if seen.left_out else 0,
     )
 

@@ -14,6 +14,7 @@ from relays.core.carryover_policies import (
     Compaction,
     ContextEditing,
     Relay,
+    RotatedAt,
     SlidingWindow,
     Unbounded,
     Window,
@@ -279,6 +280,13 @@ def test_a_rotation_leaves_base_baton_and_what_is_read_again():
     assert found.busts == (90,)  # 150 in the window, 60 of the base still cached
 
 
+def test_a_relay_that_ran_rotated_where_it_did():
+    found = played(RotatedAt(frozenset({1, 3}), 20, 30), 200, 100, 900, 0)
+    assert found.residents == (100, 150, 250, 150)
+    assert found.events == (1, 3)
+    assert found.exceeded_at is None
+
+
 def test_a_summary_that_does_not_find_the_cache_reads_everything_anew():
     warm, cold = (played(Compaction(500, D("0.5"), summary=7, cached=one), 200, 300, 0) for one in (True, False))
     assert warm.extra == D("0.1") * 300 + D("1.25") * 300 + 5 * 7
@@ -416,6 +424,7 @@ def test_a_price_that_is_no_number_is_refused():
         (lambda: Relay(D("NaN"), 0), "share from 0 to 1"),
         (lambda: Relay(-1, 0), "negative"),
         (lambda: Relay(D(1), -1), "baton is negative"),
+        (lambda: RotatedAt(frozenset(), -1), "baton is negative"),
         (lambda: Compaction(D(1), D(2)), "the residue"),
         (lambda: Compaction(D(1), D(1), -1), "reread is negative"),
         (lambda: ContextEditing(D(1), -1), "keep is negative"),

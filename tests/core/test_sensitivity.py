@@ -218,6 +218,30 @@ def test_what_never_rotates_reads_nothing_again():
     assert (found.tokens, found.why) == (None, "the relay does not rotate in this work: nothing is read again")
 
 
+def test_an_observed_relay_breaks_even_by_the_rotations_that_it_made():
+    """It rotated for another reason than its mark, at which the engine would not have rotated it at all."""
+    work, setting = even(40, growth=500), published()
+    base = compare(work, setting, PUBLISHED)
+    assert base.break_even.why == "the relay does not rotate in this work: nothing is read again"
+    rotated = tuple(range(4, 40, 4))
+    paid = Observed("relay", base.baseline.money + 100_000)
+    found = compare(work, setting.given("orientation", 20_000), PUBLISHED, observed=paid, rotated=rotated)
+    assert found.relay.events == rotated
+    assert found.relay_money == paid.money
+    assert 0 < found.break_even.tokens < 20_000
+    # the less it paid, the more it could have read again
+    less = compare(
+        work, setting.given("orientation", 20_000), PUBLISHED, observed=Observed("relay", D(1)), rotated=rotated
+    )
+    assert less.break_even.tokens > 20_000
+    assert {tokens for tokens, _ in found.break_even.line} >= {0, 200_000 - 4_000 - 2_000 - 1}
+
+
+def test_the_rotations_of_a_relay_that_nobody_observed_are_those_of_its_mark():
+    found = compare(even(300), published(), PUBLISHED, rotated=(3, 5))
+    assert found.relay.events[:2] == (19, 38)
+
+
 works = st.builds(
     lambda growths, kept: Work(200, 2_000, tuple(Step(growth) for growth in growths), kept=kept),
     st.lists(st.integers(0, 300), min_size=1, max_size=80),
