@@ -3,6 +3,7 @@
 from celery import shared_task
 from django.utils import timezone
 
+from relays.costs import refresh
 from relays.driver import advance as driver_advance
 from relays.driver import housekeeping
 from relays.driver import reconcile as driver_reconcile
@@ -22,6 +23,11 @@ def reconcile() -> None:
 @shared_task(name="relays.tasks.import_step")
 def import_step(job_id: int) -> None:
     jobs.step(job_id)
+
+
+@shared_task(name="relays.tasks.costs")
+def costs() -> None:
+    refresh.step()
 
 
 @shared_task(name="relays.tasks.purge_doorbells")

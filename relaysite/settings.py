@@ -135,6 +135,7 @@ else:
     CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 300} if CELERY_BROKER_URL.startswith("redis") else {}
 CELERY_BEAT_SCHEDULE = {
     "reconcile": {"task": "relays.tasks.reconcile", "schedule": 2.0, "options": {"expires": 4}},
+    "costs": {"task": "relays.tasks.costs", "schedule": 5.0, "options": {"expires": 10}},
     "purge-doorbells": {"task": "relays.tasks.purge_doorbells", "schedule": 3600.0},
     "prune-hooks": {"task": "relays.tasks.prune_hooks", "schedule": 3600.0},
 }

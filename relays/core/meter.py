@@ -194,6 +194,8 @@ class Extract:
     calls: dict[tuple[str, str], Seen] = field(default_factory=dict)  # (session, key)
     compactions: dict[tuple[str, str], Compaction] = field(default_factory=dict)  # (session, uid)
     acts: dict[tuple[str, str, str], Act] = field(default_factory=dict)  # (session, kind, ref): the first one
+    #: (session, key of the main call that asked for it, file that was read or written) -> line
+    touches: dict[tuple[str, str, str], int] = field(default_factory=dict)
     about: dict[str, About] = field(default_factory=dict)
     anomalies: dict[tuple[AnomalyKind, str, str], Anomaly] = field(default_factory=dict)  # (kind, session, detail)
     records: dict[str, list[int]] = field(default_factory=dict)  # kind of record -> [count, bytes]

@@ -14,7 +14,7 @@ from relays.core.assumptions import EffectVerdict
 from relays.core.pointers import one_line
 from relays.core.policy import Policy
 from relays.core.vocabulary import Ask
-from relays.driver import effects
+from relays.driver import effects, settled
 from relays.models import NEXT_LEG, Assumption, Leg
 
 ALLOW, DENY = "allow", "deny"
@@ -25,6 +25,7 @@ def judge(leg: Leg, policy: Policy, payload: Mapping[str, Any]) -> EffectVerdict
     name = str(payload["name"])
     rows = Assumption.objects.filter(leg=leg).order_by("key") if listed(policy, name) else []
     assessed = {row.key: assumptions.assess(row.source, row.confidence) for row in rows}
+    assessed |= settled.confirmed(leg.relay_id, list(assessed))
     return assumptions.tool(name, policy.effectful_tools, assessed)
 
 

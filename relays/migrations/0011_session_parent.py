@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("relays", "0009_session_texts")]
+    dependencies = [("relays", "0010_costs")]
 
     operations = [
         migrations.AddIndex(

@@ -1,6 +1,17 @@
 """One module per aggregate; constraints and indexes, no behaviour beyond properties."""
 
 from relays.models.baton import Baton, Check, Verification
+from relays.models.comparison import (
+    BackTest,
+    Comparison,
+    CostDue,
+    CostState,
+    DayCost,
+    LearnedParameter,
+    OwnerBudget,
+    OwnerMonth,
+    StoredWork,
+)
 from relays.models.counted import Counted
 from relays.models.evidence import Assumption, Call, CommandResult, Event, Fact, PageFault, Promotion
 from relays.models.gate import NEXT_LEG, OPEN_GATES, Decision, GateEpisode, GateState
@@ -33,6 +44,7 @@ from relays.models.session import (
     SessionFile,
     SessionLeg,
     SessionText,
+    SessionTouch,
     SourceFile,
 )
 from relays.models.token import ApiToken
@@ -45,12 +57,17 @@ __all__ = [
     "OPEN_STATES",
     "ApiToken",
     "Assumption",
+    "BackTest",
     "Baton",
     "Boundary",
     "Call",
     "Check",
     "CommandResult",
+    "Comparison",
+    "CostDue",
+    "CostState",
     "Counted",
+    "DayCost",
     "Decision",
     "DriverClaim",
     "Event",
@@ -65,11 +82,14 @@ __all__ = [
     "Import",
     "ImportedFile",
     "Layout",
+    "LearnedParameter",
     "LedgerRow",
     "Leg",
     "LegState",
     "Outbox",
     "MemoryOperation",
+    "OwnerBudget",
+    "OwnerMonth",
     "PageFault",
     "PriceRow",
     "Promotion",
@@ -88,8 +108,10 @@ __all__ = [
     "SessionFile",
     "SessionLeg",
     "SessionText",
+    "SessionTouch",
     "SignInLink",
     "SourceFile",
+    "StoredWork",
     "Tombstone",
     "ToolUse",
     "Topic",

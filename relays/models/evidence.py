@@ -39,6 +39,7 @@ class Call(models.Model):
     resident_tokens = models.PositiveIntegerField(default=0)
     cache_reported = models.BooleanField(default=True)  # else the program says nothing of its cache: not warm, not cold
     cost = models.DecimalField(max_digits=20, decimal_places=10, null=True, blank=True)  # null = unpriced, never 0
+    listed = models.BooleanField(default=False)  # its cost is the price list's: the agent reported none
     scripted = models.BooleanField(default=False)
     at = models.DateTimeField()
 

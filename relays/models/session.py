@@ -223,6 +223,25 @@ class SessionAct(models.Model):
         return f"{self.kind}:{self.ref}"
 
 
+class SessionTouch(models.Model):
+    """A file that a main call of a session read or wrote: what its window held, and what was read again.
+
+    cost.md: "Of the files and references that were resident before a compaction, the share that is read again".
+    """
+
+    source = models.ForeignKey(SourceFile, on_delete=models.CASCADE, related_name="touch_rows")
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="touch_rows")
+    call = models.CharField(max_length=200)
+    ref = models.CharField(max_length=500)
+    line = models.PositiveBigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["source", "session", "call", "ref"], name="sessiontouch_once")]
+
+    def __str__(self) -> str:
+        return self.ref
+
+
 class SessionText(models.Model):
     """A line of a file without its secrets, only where the site keeps transcripts: see relays.sessions.texts."""
 

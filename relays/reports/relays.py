@@ -16,7 +16,18 @@ from django.db.models.functions import Coalesce, NullIf
 
 from relays.core.fidelity import Score, score_of
 from relays.core.vocabulary import Ask, Reason, StopReason
-from relays.models import FINAL_STATUSES, LIVE_STATES, OPEN_GATES, Call, GateEpisode, Leg, LegState, Relay, RelayStatus
+from relays.models import (
+    FINAL_STATUSES,
+    LIVE_STATES,
+    OPEN_GATES,
+    Call,
+    Comparison,
+    GateEpisode,
+    Leg,
+    LegState,
+    Relay,
+    RelayStatus,
+)
 from relays.reports.relay import Low, warned
 
 PAGE = 50
@@ -63,6 +74,18 @@ class ContextNow:
 
 
 @dataclass(frozen=True, slots=True)
+class Versus:
+    """Its whole cost against compaction; `saving` in dollars, below 0 where the relay lost."""
+
+    verdict: str
+    saving: Decimal | None
+
+    @property
+    def amount(self) -> Decimal | None:
+        return abs(self.saving) if self.saving is not None else None
+
+
+@dataclass(frozen=True, slots=True)
 class RelayRow:
     relay_id: str
     objective: str
@@ -87,6 +110,7 @@ class RelayRow:
     unpriced: int
     scripted: bool
     low: tuple[Low, ...]  # axes of the envelope under a fifth
+    versus: Versus | None  # None = nothing is compared yet
     started_at: datetime
     last_data_at: datetime | None
 
@@ -229,7 +253,7 @@ def _choices() -> Choices:
 
 
 def relay_rows(relays: Sequence[Relay]) -> tuple[RelayRow, ...]:
-    """Rows for relays that were read with `owner` and `with_token`: three queries, however many relays."""
+    """Rows for relays that were read with `owner` and `with_token`: four queries, however many relays."""
     ids = [relay.pk for relay in relays]
     legs: dict[str, list[Leg]] = {}
     recent = Leg.objects.filter(relay_id__in=ids, number__gte=F("relay__legs_used") - SPARK_LEGS)
@@ -243,8 +267,16 @@ def relay_rows(relays: Sequence[Relay]) -> tuple[RelayRow, ...]:
         .values("relay")
         .annotate(verified=Sum("fidelity_verified"), dangling=Sum("fidelity_dangling"), unknown=Sum("fidelity_unknown"))
     }
+    told = Comparison.objects.filter(relay__in=ids, computed_at__isnull=False)
+    versus = {pk: Versus(verdict, saving) for pk, verdict, saving in told.values_list("relay", "verdict", "saving")}
     return tuple(
-        _row(relay, legs.get(relay.pk, []), points.get(relay.pk, ()), fidelity.get(relay.pk, score_of(0, 0, 0)))
+        _row(
+            relay,
+            legs.get(relay.pk, []),
+            points.get(relay.pk, ()),
+            fidelity.get(relay.pk, score_of(0, 0, 0)),
+            versus.get(relay.pk),
+        )
         for relay in relays
     )
 
@@ -267,7 +299,9 @@ def _points(legs: dict[str, list[Leg]]) -> dict[str, tuple[int, ...]]:
     return {relay_id: tuple(values[-SPARK_CALLS:]) for relay_id, values in found.items()}
 
 
-def _row(relay: Relay, legs: Sequence[Leg], points: tuple[int, ...], fidelity: Score) -> RelayRow:
+def _row(
+    relay: Relay, legs: Sequence[Leg], points: tuple[int, ...], fidelity: Score, versus: Versus | None
+) -> RelayRow:
     last = legs[0] if legs else None
     live = last if last and last.state in LIVE_STATES and last.started_at else None
     return RelayRow(
@@ -296,6 +330,7 @@ def _row(relay: Relay, legs: Sequence[Leg], points: tuple[int, ...], fidelity: S
         unpriced=relay.unpriced_calls,
         scripted=any(leg.scripted for leg in legs),
         low=warned(relay),
+        versus=versus,
         started_at=relay.created_at,
         last_data_at=relay.last_data_at,
     )

@@ -16,12 +16,13 @@ from relays.core import budget, coverage, fidelity, flatness, policy, readout, r
 from relays.core.baton import read
 from relays.core.objective import Reconciliation, reconcile
 from relays.core.usage import Buckets, Warmth, warmth
-from relays.core.verdicts import VerdictLine
+from relays.core.verdicts import Judgement, VerdictLine
 from relays.models import (
     OPEN_GATES,
     Assumption,
     Baton,
     Call,
+    Comparison,
     Counted,
     Decision,
     GateEpisode,
@@ -38,7 +39,10 @@ from relays.reports.legs import Held, holds_by_leg
 from relays.reports.relay import warned
 
 CURRENCY = "USD"
-NOT_BUILT = VerdictLine("not yet", "needs the cost model of a later version", {})
+NOT_COMPARED = VerdictLine("not yet", "its cost was not compared yet", {})
+#: what a comparison says of a relay -> its verdict `cheaper`: the relay may have lost
+CHEAPER: Mapping[str, Judgement] = {"cheaper": "holds", "dearer": "violated"}
+JUDGED: Mapping[object, Judgement] = {"holds": "holds", "violated": "violated"}
 LIMIT = 200
 
 
@@ -65,7 +69,7 @@ LISTED = 100  # foreign commits, and commits of two legs, that a verdict names; 
 
 
 def verdict_lines(relay: Relay, legs: Iterable[Mapping[str, Any]] | None = None) -> dict[str, VerdictLine]:
-    """The computed verdicts in their order, each with its numbers. At most seven queries."""
+    """The computed verdicts in their order, each with its numbers. At most eight queries."""
     rows = (
         list(legs) if legs is not None else list(Leg.objects.filter(relay=relay).order_by("number").values(*_OF_A_LEG))
     )
@@ -99,8 +103,30 @@ def verdict_lines(relay: Relay, legs: Iterable[Mapping[str, Any]] | None = None)
                 for row in run
             ]
         ),
-        "faithful": NOT_BUILT,
-        "cheaper": NOT_BUILT,
+        **_compared(relay),
+    }
+
+
+def _compared(relay: Relay) -> dict[str, VerdictLine]:
+    """`faithful` and `cheaper`, from the stored comparison alone: "they may say that the relay lost"."""
+    columns = ("verdict", "verdict_why", "why", "saving", "saving_low", "saving_high", "break_even", "faithful")
+    row = Comparison.objects.filter(relay=relay, computed_at__isnull=False).values(*columns).first()
+    if row is None:
+        return {"faithful": NOT_COMPARED, "cheaper": NOT_COMPARED}
+    kept = row["faithful"] if isinstance(row["faithful"], dict) else {}
+    numbers = kept.get("numbers")
+    money = {name: amount(row[name]) for name in ("saving", "saving_low", "saving_high") if row[name] is not None}
+    return {
+        "faithful": VerdictLine(
+            JUDGED.get(kept.get("verdict"), "not yet"),
+            str(kept.get("what") or "nothing was measured yet"),
+            numbers if isinstance(numbers, dict) else {},
+        ),
+        "cheaper": VerdictLine(
+            CHEAPER.get(row["verdict"], "not yet"),
+            row["why"] or row["verdict_why"],
+            {**money, "break_even_orientation_tokens": row["break_even"]},
+        ),
     }
 
 

@@ -27,6 +27,7 @@ _SESSIONS: Final = 16
 _NAMES: Final = 120
 
 _WRITERS: Final = {"Write": "file_path", "Edit": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
+_READERS: Final = {"Read": "file_path", "NotebookRead": "notebook_path"}
 
 
 @dataclass(slots=True)
@@ -47,6 +48,7 @@ class _Asked:
     name: str
     interest: shell.Interest = ""
     path: str = ""
+    touched: str = ""  # a file that it read or wrote for the main chain: the window holds it from then on
 
 
 class Calls:
@@ -69,7 +71,7 @@ class Calls:
             "main": [_packed(seen) for seen in self._main.values()],
             "other": [_packed(seen) for seen in self._other.values()],
             "asked": {
-                name: [asked.session, asked.key, asked.name, asked.interest, asked.path]
+                name: [asked.session, asked.key, asked.name, asked.interest, asked.path, asked.touched]
                 for name, asked in self._asked.items()
             },
             "fill": self._fill,
@@ -255,6 +257,9 @@ class Calls:
         asked = _Asked(row.session, key, name)
         if name in _WRITERS:
             asked.path = text(arguments.get(_WRITERS[name]), REF_CHARS)
+            asked.touched = asked.path if row.chain == "main" else ""
+        elif name in _READERS:
+            asked.touched = text(arguments.get(_READERS[name]), REF_CHARS) if row.chain == "main" else ""
         else:
             command = arguments.get("command")
             if command.__class__ is str:
@@ -285,6 +290,8 @@ class Calls:
             seen.tools += 1
             seen.tool_errors += failed
             self._dirty[place] = seen
+        if asked.touched and not failed:
+            self.out.touches.setdefault((asked.session, asked.key, asked.touched), row.line)
         if asked.path and not failed:
             self.act(row, "file", asked.path, asked.key)
         if asked.interest:

@@ -80,12 +80,15 @@ class GeminiStream:
             self._result(record, number, at)
         elif kind == "result":
             self._running = False
+            # taken back here and not only by `take`: another run may begin before this part ends
+            if self._told:
+                self._out.note(AnomalyKind.NO_RESULT, self._told, 0, NO_RESULT, -1)
+                self._told = ""
             self._sum(table(record.get("stats")), number, at)
 
     def take(self) -> Extract:
         out, self._out = self._out, Extract()
-        if self._sid:
-            out.about[self._sid] = About(self._sid, AGENT, first_at=self._first, last_at=self._last)
+        self._tell(out)
         unfinished = self._sid if self._running else ""
         if unfinished != self._told:
             if self._told:
@@ -106,6 +109,17 @@ class GeminiStream:
             "told": self._told,
         }
 
+    def _tell(self, out: Extract) -> None:
+        """When the session ran, as far as this part says; a session that ran before in it only becomes longer."""
+        if not self._sid:
+            return
+        before = out.about.get(self._sid)
+        first, last = self._first, self._last
+        if before is not None:
+            first = min(filter(None, (first, before.first_at)), default="")
+            last = max(last, before.last_at)
+        out.about[self._sid] = About(self._sid, AGENT, first_at=first, last_at=last)
+
     def _begin(self, record: Mapping[str, Any]) -> None:
         """A run begins; one before it that never told its result stays said."""
         if self._running:
@@ -113,8 +127,8 @@ class GeminiStream:
                 self._out.note(AnomalyKind.NO_RESULT, self._sid, 0, NO_RESULT)
             self._told = ""
         sid = ident(record.get("session_id")) or self._sid
-        if self._sid and sid != self._sid:
-            self._out.about[self._sid] = About(self._sid, AGENT, first_at=self._first, last_at=self._last)
+        if sid != self._sid:
+            self._tell(self._out)
             self._first = self._last = ""
         self._sid, self._running, self._tools, self._asked = sid, True, [0, 0], {}
 

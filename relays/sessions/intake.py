@@ -15,7 +15,16 @@ from django.utils import timezone
 
 from relays.core.meter import AnomalyKind
 from relays.core.usage import Buckets
-from relays.models import Session, SessionAct, SessionAnomaly, SessionBoundary, SessionCall, SessionFile, SourceFile
+from relays.models import (
+    Session,
+    SessionAct,
+    SessionAnomaly,
+    SessionBoundary,
+    SessionCall,
+    SessionFile,
+    SessionTouch,
+    SourceFile,
+)
 from relays.sessions import ownership, replays, rows, texts
 from relays.sessions.files import Cursor
 from relays.sessions.ownership import NEVER, Rank, Row
@@ -72,6 +81,11 @@ class _Batch:
             (self.sources[part.path].pk, self.sessions[part.agent, act.sid], act)
             for part in content
             for act in part.acts
+        )
+        rows.insert_touches(
+            (self.sources[part.path].pk, self.sessions[part.agent, touch.sid], touch)
+            for part in content
+            for touch in part.touches
         )
         for part in content:
             if part.texts:
@@ -150,7 +164,7 @@ class _Batch:
             self.unsettled |= set(calls.values_list("key", flat=True))
             marked = SessionBoundary.objects.filter(source=source)
             self.unsettled_marks |= set(marked.values_list("uid", flat=True))
-            for model in (SessionCall, SessionBoundary, SessionAct, SessionFile):
+            for model in (SessionCall, SessionBoundary, SessionAct, SessionTouch, SessionFile):
                 model._default_manager.filter(source=source).delete()
 
     # --- sessions
@@ -164,6 +178,7 @@ class _Batch:
                 *(call.sid for call in part.calls),
                 *(mark.sid for mark in part.marks),
                 *(act.sid for act in part.acts),
+                *(touch.sid for touch in part.touches),
                 *(anomaly[1] for anomaly in part.anomalies),
             }
             if sid

@@ -100,6 +100,15 @@ class ActRow(NamedTuple):
     call: str
 
 
+class TouchRow(NamedTuple):
+    """A file that a main call read or wrote, as it is kept."""
+
+    sid: str
+    call: str
+    ref: str
+    line: int
+
+
 @dataclass(slots=True)
 class Part:
     """What was read. `begun` is the cursor that it started from, `again` that it started over (`replaced`: because
@@ -125,6 +134,7 @@ class Part:
     calls: list[CallRow] = field(default_factory=list)
     marks: list[MarkRow] = field(default_factory=list)
     acts: list[ActRow] = field(default_factory=list)
+    touches: list[TouchRow] = field(default_factory=list)
     about: dict[str, dict[str, Any]] = field(default_factory=dict)  # session -> fields of About
     anomalies: list[tuple[str, str, str, int, int]] = field(default_factory=list)  # kind, session, detail, line, count
     records: dict[str, list[int]] = field(default_factory=dict)
@@ -251,6 +261,8 @@ def _join(into: Extract, more: Extract) -> None:
         into.compactions[key] = mark if known_mark is None else _join_marks(known_mark, mark)
     for act_key, act in more.acts.items():
         into.acts.setdefault(act_key, act)
+    for touch, line in more.touches.items():
+        into.touches.setdefault(touch, line)
     for sid, about in more.about.items():
         known = into.about.get(sid)
         if known is None:
@@ -296,6 +308,10 @@ def _fill(part: Part, extract: Extract) -> None:
     part.acts = [
         ActRow(_text(act.session, 200), act.kind, _text(act.ref, 500), act.line, utc(act.at), _text(act.call, 200))
         for act in extract.acts.values()
+    ]
+    part.touches = [
+        TouchRow(_text(sid, 200), _text(call, 200), _text(ref, 500), line)
+        for (sid, call, ref), line in extract.touches.items()
     ]
     for sid, about in extract.about.items():
         fields = asdict(about)

@@ -15,9 +15,9 @@ from django.db import connection, transaction
 from django.db.models import Field, Model
 
 from relays.core.pricing import dollars
-from relays.models import SessionAct, SessionCall
+from relays.models import SessionAct, SessionCall, SessionTouch
 from relays.sessions.ownership import NOT_OWN, Row
-from relays.sessions.reading import ActRow, CallRow
+from relays.sessions.reading import ActRow, CallRow, TouchRow
 
 T = TypeVar("T")
 #: PostgreSQL's advisory lock of everything that writes sessions
@@ -294,3 +294,17 @@ def insert_acts(acts: Iterable[tuple[int, int, ActRow]]) -> None:
                 for source, session, act in chunk
             ]
             cursor.executemany(_ACT, values)
+
+
+_TOUCH: Final = (
+    f'INSERT INTO "{SessionTouch._meta.db_table}" (source_id, session_id, call, ref, line) '  # noqa: S608
+    f"VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING"
+)
+
+
+def insert_touches(touches: Iterable[tuple[int, int, TouchRow]]) -> None:
+    """Files that main calls read or wrote, by (source, session, touch); one that is known stays as it is."""
+    with connection.cursor() as cursor:
+        for chunk in chunks(touches, 5_000):
+            values = [(source, session, touch.call, touch.ref, touch.line) for source, session, touch in chunk]
+            cursor.executemany(_TOUCH, values)

@@ -74,6 +74,29 @@ def money(value: object) -> str:
 
 
 @register.filter
+def dollars(value: object) -> str:
+    """Money for comparisons: like `money`, but with the decimals that a small amount needs, and `—` for no value."""
+    if value is None or value == "":
+        return NONE
+    amount = Decimal(str(value))
+    size = abs(amount)
+    places = 2 if size >= Decimal("0.1") or not size else 4 if size >= Decimal("0.001") else 6
+    sign = MINUS if amount < 0 else ""
+    return f"{sign}${size.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):,}"
+
+
+@register.filter
+def signed_percent(value: object) -> str:
+    """How much more or less: `+27 %`, `−8.4 %`; no value -> `—`."""
+    if not isinstance(value, int | float | Decimal):
+        return NONE
+    part = Decimal(str(value)) * 100
+    places = 0 if abs(part) >= 10 else 1
+    text = f"{abs(part).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):,} %"
+    return f"{MINUS if part < 0 else '+'}{text}"
+
+
+@register.filter
 def duration(value: object) -> str:
     """A `timedelta` or seconds in one unit: `40 s`, `43 min`, `3.2 h`, `4 d`; no value -> `—`."""
     if value is None or value == "":
@@ -257,9 +280,17 @@ def clock(moment: datetime | None) -> str:
 
 
 @register.simple_tag
-def prov(word: str) -> SafeString:
-    """Provenance as an underline: solid OBSERVED, dashed SIMULATED, dotted ASSUMED."""
+def prov(word: str, source: str = "") -> SafeString:
+    """Provenance as an underline: solid OBSERVED, dashed SIMULATED, dotted ASSUMED; its source on hover and focus."""
     tone = {"OBSERVED": "", "SIMULATED": " prov-sim", "ASSUMED": " prov-ass"}.get(word.upper(), " prov-ass")
+    if source:
+        return format_html(
+            '<span class="prov{}" tabindex="0" data-source="{}">{}<span class="visually-hidden">: {}</span></span>',
+            tone,
+            source,
+            word.upper(),
+            source,
+        )
     return format_html('<span class="prov{}">{}</span>', tone, word.upper())
 
 

@@ -14,7 +14,9 @@ from relays.live import CAP, TooManyListeners, Viewer, hub, stream
 from relays.reports.roles import READ
 
 MOST_TOPICS = 20
-_TOPIC = re.compile(r"inbox|relays|relay:[A-Za-z0-9._-]{1,60}|sessions|(?:session|import):[0-9]{1,18}")
+_TOPIC = re.compile(
+    r"inbox|relays|(?:relay|cost):[A-Za-z0-9._-]{1,60}|sessions|(?:session|import|cost:session):[0-9]{1,18}|cost"
+)
 
 
 def asked_topics(request: HttpRequest) -> frozenset[str]:
@@ -23,7 +25,7 @@ def asked_topics(request: HttpRequest) -> frozenset[str]:
     if not topics or len(topics) > MOST_TOPICS or not all(_TOPIC.fullmatch(word) for word in topics):
         raise BadRequest(
             f"topics must be 1 to {MOST_TOPICS} of inbox, relays, relay:<id>, sessions, session:<n>, import:<n>, "
-            "with commas between them."
+            "cost, cost:<relay>, cost:session:<n>, with commas between them."
         )
     return topics
 

@@ -13,8 +13,8 @@ from django.views.decorators.http import require_safe
 from relays import access
 from relays.charts import session as chart
 from relays.models import Session, SessionBoundary, SessionLeg
+from relays.reports import compared, session_calls, session_texts
 from relays.reports import session as report
-from relays.reports import session_calls, session_texts
 from relays.reports.as_relay import as_relay
 from relays.reports.flat import reduced
 from relays.reports.roles import rights_of
@@ -110,7 +110,7 @@ def _head(found: Session, legs: list[SessionLeg | report.LegMark]) -> dict[str, 
 
 
 def _kpis(found: Session, legs: list[SessionLeg | report.LegMark]) -> dict[str, object]:
-    return {**_here(found), "kpis": report.kpis(found, legs)}
+    return {**_here(found), "kpis": report.kpis(found, legs), "brief": compared.brief(found)}
 
 
 def _chart(graph: report.Graph) -> dict[str, object]:
@@ -174,4 +174,10 @@ def _calls(found: Session, request: HttpRequest) -> dict[str, object]:
 
 
 def _side(found: Session, legs: list[SessionLeg | report.LegMark]) -> dict[str, object]:
-    return {**_here(found), "files": report.files(found), "kpis": report.kpis(found, legs), "signals": signals(found)}
+    return {
+        **_here(found),
+        "files": report.files(found),
+        "kpis": report.kpis(found, legs),
+        "brief": compared.brief(found),
+        "signals": signals(found),
+    }

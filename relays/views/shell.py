@@ -16,6 +16,7 @@ from relays.reports.roles import READ, may, role_words
 _NAV: tuple[tuple[str, str, frozenset[str]], ...] = (
     ("needs_you", "Needs you", frozenset({"needs_you", "gate", "gate_decide"})),
     ("relays", "Relays", frozenset({"relays", "relay", "leg", "baton"})),
+    ("fleet_cost", "Cost", frozenset({"fleet_cost", "relay_cost", "session_cost"})),
     ("sessions", "Sessions", frozenset({"sessions", "session", "session_texts", "session_promote", "imports"})),
     ("vocabulary", "Vocabulary", frozenset({"vocabulary"})),
 )

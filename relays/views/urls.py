@@ -4,6 +4,8 @@ from django.urls import URLPattern, path
 
 from relays.views import (
     baton,
+    cost,
+    fleet_cost,
     gate,
     health,
     imports,
@@ -24,6 +26,7 @@ from relays.views import (
 urlpatterns: list[URLPattern] = [
     path("", needs_you.needs_you, name="needs_you"),
     path("relays/", relays.relays, name="relays"),
+    path("cost/", fleet_cost.fleet_cost, name="fleet_cost"),
     path("vocabulary/", vocabulary.vocabulary, name="vocabulary"),
     path("sign-in/", sign_in.sign_in, name="sign_in"),
     path("sign-in/<str:secret>/", sign_in.sign_in_link, name="sign_in_link"),
@@ -46,6 +49,7 @@ urlpatterns: list[URLPattern] = [
     path("relays/<str:relay_id>/legs/<int:n>/", leg.leg, name="leg"),
     path("relays/<str:relay_id>/batons/<int:n>/", baton.baton, name="baton"),
     path("relays/<str:relay_id>/batons/<int:n>/verify/", baton.verify, name="baton_verify"),
+    path("relays/<str:relay_id>/cost/", cost.relay_cost, name="relay_cost"),
     path("gates/<int:pk>/", gate.gate, name="gate"),
     path("gates/<int:pk>/decide/", gate.decide, name="gate_decide"),
     # ---- sessions that nobody drives ----
@@ -56,5 +60,6 @@ urlpatterns: list[URLPattern] = [
     path("sessions/<int:pk>/", session.session, name="session"),
     path("sessions/<int:pk>/texts/<int:source>/", session.texts, name="session_texts"),
     path("sessions/<int:pk>/promote/", promote.promote, name="session_promote"),
+    path("sessions/<int:pk>/cost/", cost.session_cost, name="session_cost"),
     path("sessions/<int:pk>/calls.csv", session.calls, name="session_calls"),
 ]

@@ -5,7 +5,7 @@
   'use strict';
   var root = document.documentElement, body = document.body, NARROW = 520;
   var charts = Array.prototype.slice.call(document.querySelectorAll('[data-chart]'));
-  if (!window.Plotly || !charts.length) return;
+  if (!window.Plotly) return;
   /* the tables stand open for those who see no chart; app.css keeps them shut until here */
   Array.prototype.forEach.call(document.querySelectorAll('[data-chart-table]'), function (table) { table.open = false; });
   root.classList.add('charts');
@@ -29,6 +29,7 @@
     if (narrow && small) {
       layout.margin = small.margin || layout.margin;
       if (small.nticks) layout.xaxis.nticks = small.nticks;
+      if (small.noY) layout.yaxis.showticklabels = false;   // its labels stand inside as annotations
     }
     delete layout.meta;
     element.narrow = narrow;
@@ -59,11 +60,18 @@
       });
   }
 
-  charts.forEach(function (element) {
+  function adopt(element) {
     var source = document.getElementById(element.dataset.from);
     if (source) take(element, source.textContent);
     if (element.dataset.src && element.dataset.topic) body.addEventListener('rs:' + element.dataset.topic, function () { fetchFresh(element); });
     if (window.ResizeObserver) new ResizeObserver(function () { if (element.figure && element.narrow !== element.clientWidth < NARROW) draw(element); }).observe(element);
+  }
+  charts.forEach(adopt);
+  /* a chart that came with a refreshed region */
+  document.addEventListener('htmx:afterSettle', function () {
+    Array.prototype.forEach.call(document.querySelectorAll('[data-chart]'), function (element) {
+      if (charts.indexOf(element) < 0) { charts.push(element); adopt(element); }
+    });
   });
   body.addEventListener('rs-theme', function () { charts.forEach(draw); });
 })();

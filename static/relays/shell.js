@@ -12,6 +12,15 @@
     body.dispatchEvent(new CustomEvent('rs-theme', { bubbles: true, detail: { theme: name } }));
   }
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', function (event) { if (!chosen()) theme(event.matches ? 'dark' : 'light'); });
+  /* paper is light: charts are drawn anew for it, and back afterwards */
+  var before = null;
+  function printing(on) {
+    if (on && before === null) { before = root.getAttribute('data-bs-theme') || ''; theme('light', false); }
+    else if (!on && before !== null) { theme(before || 'light', false); if (!before) root.removeAttribute('data-bs-theme'); before = null; }
+  }
+  window.addEventListener('beforeprint', function () { printing(true); });
+  window.addEventListener('afterprint', function () { printing(false); });
+  matchMedia('print').addEventListener('change', function (event) { printing(event.matches); });
   all('[data-theme-toggle]').forEach(function (button) {
     button.hidden = false;
     button.addEventListener('click', function () { theme(root.getAttribute('data-bs-theme') === 'dark' ? 'light' : 'dark', true); });
@@ -26,6 +35,9 @@
       setTimeout(function () { button.classList.remove('copied'); }, 1200);
     }, function () { button.classList.remove('copied'); });
   });
+
+  /* ---- print: what the browser's own menu does, where one looks for it ---- */
+  document.addEventListener('click', function (event) { if (event.target.closest('[data-print]')) window.print(); });
 
   /* ---- times: written in the fleet's zone by the server, shown in the viewer's ---- */
   var two = function (n) { return (n < 10 ? '0' : '') + n; };

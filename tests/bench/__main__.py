@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench import batons, legs, pointers, sessions
+from tests.bench import backtest, batons, carryover, legs, pointers, sessions
 from tests.bench.table import Row, as_json, text
 from tests.bench.world import git, house
 
@@ -20,7 +20,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that everything can be measured")
     parser.add_argument("--json", type=Path, help="where the values go (default: a file in the temporary folder)")
-    parser.add_argument("--only", choices=("pointers", "batons", "legs", "sessions"), help="one kind of measurement")
+    parser.add_argument(
+        "--only",
+        choices=("pointers", "batons", "carryover", "backtest", "legs", "sessions"),
+        help="one kind of measurement",
+    )
     options = parser.parse_args(arguments)
     quick = options.quick
     logging.disable(logging.ERROR)
@@ -31,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         kinds: dict[str, Callable[[], list[Row]]] = {
             "pointers": lambda: pointers.rows(folder, (100, 200) if quick else (1_000, 10_000), 3 if quick else 15),
             "batons": lambda: batons.rows(0.05 if quick else 1.0),
+            "carryover": lambda: carryover.rows(100_000, 1 if quick else 5),
+            "backtest": backtest.rows,
             "legs": lambda: legs.rows(folder, 3 if quick else 20, 2 if quick else 6),
             "sessions": lambda: sessions.rows(folder, *((4, 8, 1, 30, 300) if quick else (200, 1_000, 3))),
         }

@@ -13,7 +13,8 @@ HEADS = ("what", "ours", "peer or limit", "ratio", "goal", "met")
 class Row:
     """One measurement. `ours` and `peer` are in `unit`; `peer` None: there is nothing to put beside it.
 
-    `goal` is the highest ratio to the peer (`of_ratio`) or the highest value of ours that is wanted, None for no goal.
+    `goal` is the highest ratio to the peer (`of_ratio`) or the highest value of ours that is wanted, the lowest where
+    `more_is_better`; None for no goal.
     """
 
     what: str
@@ -36,14 +37,16 @@ class Row:
         if self.goal is None:
             return None
         judged = self.ratio if self.of_ratio else self.ours
-        return judged is not None and judged <= self.goal
+        return judged is not None and (judged >= self.goal if self.more_is_better else judged <= self.goal)
 
     def as_mapping(self) -> dict[str, Any]:
         return {**asdict(self), "ratio": self.ratio, "met": self.met}
 
     def cells(self) -> tuple[str, ...]:
         peer = "" if self.peer is None else f"{shown(self.peer, self.unit)} {self.peer_name}".rstrip()
-        goal = "" if self.goal is None else f"<= {self.goal:g} x" if self.of_ratio else f"<= {self.goal:g} {self.unit}"
+        sign = ">=" if self.more_is_better else "<="
+        of = "x" if self.of_ratio else self.unit
+        goal = "" if self.goal is None else f"{sign} {self.goal:g} {of}"
         met = {None: "", True: "yes", False: "NO"}[self.met]
         ratio = "" if self.ratio is None else f"{self.ratio:.2f} x"
         return self.what, shown(self.ours, self.unit), peer, ratio, goal, met

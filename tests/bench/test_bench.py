@@ -75,6 +75,9 @@ def test_one_command_measures_everything(tmp_path):
         "pointer check",
         "parse and steps 1 to 5",
         "parse and steps 1 to 5",
+        *["cost engine"] * 5,
+        "comparison with band and break-even",
+        *["back-test"] * 3,
         "driver's time a leg",
         "driver's time a leg",
         "a supervisor's process",
@@ -86,7 +89,8 @@ def test_one_command_measures_everything(tmp_path):
     assert all(row["ours"] > 0 for row in kept["rows"])
     peer = kept["rows"][-7]["peer"]  # none where the peer cannot be had
     cold = 1.5 if peer else None
-    goals = [1.3] * 4 + [None] * 2 + [0.5] * 2 + [None, None, 20.0] + [cold, cold, None, None, 0.05, 200.0, 1.3]
+    goals = [1.3] * 4 + [None] * 2 + [1.0] * 6 + [5.0, 90.0, 1.0] + [0.5] * 2 + [None, None, 20.0]
+    goals += [cold, cold, None, None, 0.05, 200.0, 1.3]
     assert [row["goal"] for row in kept["rows"]] == goals
     for row in kept["rows"]:
         assert row["what"] in done.stdout
@@ -102,6 +106,8 @@ def test_what_cannot_be_measured_is_said_and_is_exit_1(tmp_path, monkeypatch, ca
     monkeypatch.setattr("logging.disable", lambda level: None)
     monkeypatch.setattr("tests.bench.pointers.rows", broken)
     monkeypatch.setattr("tests.bench.batons.rows", lambda *_: [Row("batons", 9.0, "s", goal=0.5)])
+    monkeypatch.setattr("tests.bench.carryover.rows", lambda *_: [])
+    monkeypatch.setattr("tests.bench.backtest.rows", lambda *_: [])
     monkeypatch.setattr("tests.bench.legs.rows", lambda *_: [])
     monkeypatch.setattr("tests.bench.sessions.rows", lambda *_: [])
     out = tmp_path / "bench.json"

@@ -1,8 +1,8 @@
 """The index of the rules: each sentence of a page can be found from its tests, and each test in it exists.
 
-`rules.toml`, `states.toml` and `baton.toml` list, for every heading of the page of that name, its claims in our own
-words, each with the ids of the tests that hold it. Whoever adds a rule adds its line; a test that is renamed or
-removed is missed here at once.
+`rules.toml`, `states.toml`, `baton.toml` and `cost.toml` list, for every heading of the page of that name, its claims
+in our own words, each with the ids of the tests that hold it. Whoever adds a rule adds its line; a test that is renamed
+or removed is missed here at once.
 """
 
 import ast
@@ -39,6 +39,14 @@ HEADINGS = {
     ],
     "states": ["How a leg ends", "Relay", "Gate episode", "Leg"],
     "baton": ["Shape", "Canonical bytes", "Bounds", "The reader's ladder", "Verdict of one pointer"],
+    "cost": [
+        "Usage",
+        "Prices",
+        "The engine: one work stream, several ways to carry it",
+        "Back-test",
+        "More faithful?",
+        "Charts",
+    ],
 }
 
 

@@ -43,6 +43,8 @@ def merge(takes: Sequence[Extract]) -> Extract:
             known.declared_post = max(filter(None, (known.declared_post, boundary.declared_post)), default=None)
         for key, act in take.acts.items():
             whole.acts.setdefault(key, act)
+        for touch, line in take.touches.items():
+            whole.touches.setdefault(touch, line)
         for session, about in take.about.items():
             whole.about[session] = _newer(whole.about.get(session), about)
         for anomaly in take.anomalies.values():

@@ -18,6 +18,7 @@ from relays.models import (
     SessionCall,
     SessionFile,
     SessionLeg,
+    SessionTouch,
     SourceFile,
 )
 
@@ -36,6 +37,7 @@ def snapshot() -> dict[str, list[str]]:
         SessionCall,
         SessionBoundary,
         SessionAct,
+        SessionTouch,
         SessionAnomaly,
         SessionLeg,
         FullnessCount,

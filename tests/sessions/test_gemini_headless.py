@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings as django_settings
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from relays.core.meter import AnomalyKind, Extract
@@ -215,8 +215,10 @@ RECORDS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(RECORDS, max_size=25), st.sets(st.integers(1, 25)))
+@example([init(sid="s2"), result(), init(sid="s1"), init(sid="s1")], {1})
+@example([init(sid="s2"), result(), init(sid="s1"), init(sid="s2")], {2})
 def test_any_cutting_gives_the_same(records: list[dict[str, Any]], cuts: set[int]) -> None:
     content = lines(*records)
     assert read("gemini-stream", content, cuts) == read("gemini-stream", content)

@@ -42,7 +42,11 @@ VERBS: dict[str, str] = {
     "adopt": "take up a relay that ran on another host, from a clone",
     "release": "let go of the region that a relay without a running leg holds",
     "clean": "remove what ended relays left behind, where nothing is lost",
+    "simulate": "the cost engine alone: what a way to carry a window over would bill",
     "prices": "what a model costs, or which models were seen and have no price",
+    "compare": "what a relay or a session cost, against what compaction would have cost",
+    "budget": "what an owner's relays may cost in a month, and what they cost",
+    "backtest": "how well the engine predicts sessions that really compacted",
     "audit": "recompute the chain of decisions",
     "doctor": "check git, database, broker, worker, beat, disk and clock",
     "layout": "how pages are laid out for a person",
@@ -58,6 +62,8 @@ VERBS: dict[str, str] = {
 
 #: verbs of an agent inside its leg: they know its socket and its token, and nothing of the site
 INSIDE_A_LEG = frozenset({"mcp", "agent"})
+#: verbs that need none, say what is missing, or make it themselves
+WITHOUT_DATABASE = frozenset({"canonical", "doctor", "serve", "simulate"}) | INSIDE_A_LEG
 #: verbs whose word cannot be a module's name
 MODULES = {"import": "import_sessions"}
 
@@ -79,10 +85,8 @@ def parser_for(verb: str) -> argparse.ArgumentParser:
 
 def first_use(verb: str, rest: list[str]) -> None:
     """Make the embedded database where there is none yet, so that the first command on a fresh machine just works."""
-    if verb in {"canonical", "doctor", "serve", "mcp", "agent"} or (
-        verb == "check-baton" and "--repo" not in " ".join(rest)
-    ):
-        return  # they need none, say what is missing, or do it themselves
+    if verb in WITHOUT_DATABASE or (verb == "check-baton" and "--repo" not in " ".join(rest)):
+        return
     path = Path(str(connection.settings_dict["NAME"]))
     if connection.vendor != "sqlite" or (path.exists() and path.stat().st_size):
         return

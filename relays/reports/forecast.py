@@ -1,0 +1,71 @@
+"""How far the envelope still goes, as it has gone so far: in legs and in verified units.
+
+Interface, page 7: "forecast to the envelope". What is stored is shown; without two finished legs it says `not yet`.
+"""
+
+from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
+
+from relays.reports import compared as stored
+from relays.reports import stored_json
+from relays.reports.compared import Compared
+from relays.reports.cost import money
+
+#: axis of the envelope -> words, and what its amounts are
+_AXES: dict[str, tuple[str, str]] = {
+    "spend": ("money", "dollars"),
+    "turns": ("turns", ""),
+    "output_tokens": ("output tokens", "tokens"),
+    "wall": ("running time", "seconds"),
+    "legs": ("legs", ""),
+    "queries": ("questions", ""),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastRow:
+    """An axis of the envelope as text: used, limit, and what is left of it in legs and in verified units."""
+
+    words: str
+    used: str
+    limit: str
+    legs_left: int | None
+    progress_left: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """`shown`: legs until the first axis of the envelope is spent, "" where that is not known; `words` says why."""
+
+    shown: str
+    unit: str
+    words: str
+    axes: tuple[ForecastRow, ...]
+
+
+def forecast(data: Compared) -> Forecast:
+    """No query."""
+    axes = tuple(_axis(one) for one in data.forecast)
+    known = [one for one in axes if one.legs_left is not None]
+    first = min(known, key=lambda one: one.legs_left or 0, default=None)
+    if first is None or first.legs_left is None:
+        return Forecast("", "", data.forecast_why or "needs an envelope and two finished legs", axes)
+    units = f", about {first.progress_left:,} more verified units" if first.progress_left is not None else ""
+    words = f"until {first.words} is spent: {first.used} of {first.limit}{units}"
+    return Forecast(f"{first.legs_left:,}", "leg" if first.legs_left == 1 else "legs", words, axes)
+
+
+def _axis(one: stored.Axis) -> ForecastRow:
+    words, kind = _AXES.get(one.axis, (one.axis.replace("_", " "), ""))
+    return ForecastRow(words, _amount(one.used, kind), _amount(one.limit, kind), one.legs_left, one.progress_left)
+
+
+def _amount(value: object, kind: str) -> str:
+    found = stored_json.amount(value)
+    if found is None:
+        return str(value) if value not in (None, "") else "—"
+    if kind == "dollars":
+        return money(found)
+    if kind == "seconds":
+        return f"{found / 3600:.1f} h"
+    return f"{found.quantize(Decimal(1), ROUND_HALF_UP):,}"
