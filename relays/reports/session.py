@@ -22,7 +22,7 @@ from relays.reports.sessions import points_of, repo_name, tokens_of
 BOUNDARIES = 200
 LEGS = 200
 #: of each, what the page shows before all are asked for: a page of many compactions opens like one of few
-FIRST = 10
+FIRST = 6
 #: points that are drawn: as many as a graph of this width can show, each bucket with its smallest and its largest
 DRAWN = 480
 FILES = 50

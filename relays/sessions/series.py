@@ -27,7 +27,7 @@ class Window:
     flags: bytearray = field(default_factory=bytearray)
     after_boundary: bytearray = field(default_factory=bytearray)  # 1 = a compaction was recorded just before the call
     drops: list[int] = field(default_factory=list)
-    _filled: dict[str, int] = field(default_factory=dict)
+    _filled: dict[str, int] = field(default_factory=dict)  # before the window last shrank
     _now: dict[str, int] = field(default_factory=dict)
     _now_base: int = 0
     _crossed: bool = False  # a boundary since the last call
@@ -40,32 +40,41 @@ class Window:
 
     def call(self, resident: int, copied: bool, fill: Mapping[str, int]) -> None:
         """The next main call; `fill`: bytes by kind of record that came in since the call before it."""
-        before = self.residents[-1] if self.residents else None
-        self.residents.append(resident)
+        residents = self.residents
+        before = residents[-1] if residents else None
+        residents.append(resident)
         self.flags.append(1 if copied else 0)
         self.after_boundary.append(1 if self._compacted else 0)
         if before is None:
             self._now_base = resident
         elif self._crossed:
-            self._now, self._now_base = {}, resident
+            self._begin(resident)
         elif resident < before:
             if before - resident > DROP_TOKENS and before - resident > DROP_PART * before:
-                self.drops.append(len(self.residents))
-            self._now, self._now_base = {}, resident
+                self.drops.append(len(residents))
+            self._begin(resident)
         elif resident > before:
-            filled, now = self._filled, self._now
+            now = self._now
             for kind, tokens in shared_out(resident - before, fill):
-                filled[kind] = filled.get(kind, 0) + tokens
-                now[kind] = now.get(kind, 0) + tokens
+                now[kind] = now[kind] + tokens if kind in now else tokens
         self._crossed = self._compacted = False
+
+    def _begin(self, resident: int) -> None:
+        """The window shrank to this."""
+        for kind, tokens in self._now.items():
+            self._filled[kind] = self._filled.get(kind, 0) + tokens
+        self._now, self._now_base = {}, resident
 
     def fill(self) -> dict[str, Any]:
         """JSON for `Session.fill`: tokens by kind in all and since the window last shrank, with what it began from.
 
         `resident`: what the window holds now, null right after a boundary (never the figure from before it).
         """
+        total = dict(self._filled)
+        for kind, tokens in self._now.items():
+            total[kind] = total.get(kind, 0) + tokens
         return {
-            "total": dict(sorted(self._filled.items())),
+            "total": dict(sorted(total.items())),
             "now": {} if self._crossed else dict(sorted(self._now.items())),
             "base": self.residents[0] if self.residents else 0,
             "now_base": None if self._crossed or not self.residents else self._now_base,
@@ -108,15 +117,17 @@ def shared_out(tokens: int, fill: Mapping[str, int]) -> Iterable[tuple[str, int]
     parts: list[tuple[str, int]] = []
     over: list[tuple[int, str, int]] = []
     for kind, size in fill.items():
-        part, remainder = divmod(tokens * size, total)
+        whole = tokens * size
+        part = whole // total
         rest -= part
-        over.append((-remainder, kind, part))
+        over.append((part * total - whole, kind, part))
     if rest:
         # a token each to those whose share was cut most
         over.sort()
     for _, kind, part in over:
         if rest:
-            part, rest = part + 1, rest - 1
-        if part:
+            rest -= 1
+            parts.append((kind, part + 1))
+        elif part:
             parts.append((kind, part))
     return parts

@@ -148,7 +148,7 @@ def _call(file: _File, number: int, resident: int, tokens: dict[str, int], bytes
             f'"isSnapshotUpdate":false}}',
         )
         file.chained(
-            "system", "9", f'"type":"system","subtype":"turn_duration","durationMs":{number * 97},"isMeta":false'
+            "system", "1", f'"type":"system","subtype":"turn_duration","durationMs":{number * 97},"isMeta":false'
         )
     if chance.random() < 0.3:
         file.chained(

@@ -118,3 +118,13 @@ def test_what_cannot_be_measured_is_said_and_is_exit_1(tmp_path, monkeypatch, ca
     assert [row["met"] for row in json.loads(out.read_text())["rows"]] == [False]
     monkeypatch.setattr("tests.bench.pointers.rows", lambda *_: [])
     assert bench.main(["--json", str(out)]) == 0
+
+
+@pytest.mark.slow
+def test_one_command_says_where_the_time_of_an_import_goes():
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.bench.session_split", "2"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    for part in ("wall of the import", "projecting", "storing", "lines into JSON objects"):
+        assert part in done.stdout
