@@ -230,6 +230,28 @@ def test_a_database_that_is_none_or_damaged_is_said(store: Store, tmp_path: Path
         read(tmp_path / "missing.db")
 
 
+@pytest.mark.django_db
+@pytest.mark.parametrize("left", [0.2, 0.7, 0.9])
+def test_a_database_that_is_cut_gives_nothing_until_it_is_whole(store: Store, tmp_path: Path, left: float) -> None:
+    """Its missing part reads as zeros: rows without their values, sessions in another order, calls of a fork first."""
+    for number in range(40):
+        store.session(f"ses_{number:02}")
+        steps = tuple({"type": "step-finish", "tokens": usage(100 + n, 10)} for n in range(3))
+        store.message(f"ses_{number:02}", f"m{number}", steps, tokens=usage(102, 10))
+    store.db.execute("INSERT INTO message SELECT 'c' || id, 'ses_39', time_created, data FROM message")
+    whole = store.path.read_bytes()
+    copy = tmp_path / "opencode-copy.db"
+    for size in (int(len(whole) * left), int(len(whole) * left) // 4096 * 4096):
+        copy.write_bytes(whole[:size])
+        found = totals(import_paths([copy]).sources)
+        assert (found["calls"], found["anomalies"]) == (0, {"broken_line": 1})
+    copy.write_bytes(whole)
+    found = totals(import_paths([copy]).sources)
+    alone = read(store.path)
+    assert found["calls"] == len({call.key for call in alone.calls.values()})
+    assert found["anomalies"].keys() <= {"inherited_copy", "unexplained_drop"}
+
+
 def test_an_export_and_single_files_give_the_keys_of_the_database(tmp_path: Path) -> None:
     message = {"id": "m1", "sessionID": "ses_1", "role": "assistant", "modelID": "m", "tokens": usage(100, 10)}
     step = {"type": "step-finish", "tokens": usage(100, 10)}
