@@ -65,7 +65,8 @@ def _whole(path: Path) -> bool:
         size = file.seek(0, 2)
     if len(header) < _HEADER.size:
         return False
-    page, changed, pages, valid_for = _HEADER.unpack(header)
+    numbers: tuple[int, int, int, int] = _HEADER.unpack(header)
+    page, changed, pages, valid_for = numbers
     page = 65_536 if page == 1 else page
     if not page or size % page:
         return False
