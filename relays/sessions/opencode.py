@@ -8,6 +8,7 @@ session repeats messages under new ids with the same times and tokens: they carr
 
 import shutil
 import sqlite3
+import struct
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -24,6 +25,8 @@ from relays.sessions.reader import Context
 
 _SIDES: Final = ("-wal", "-journal")
 _TRIES: Final = 5
+#: of the file's header: size of a page, count of changes, number of pages, and for which count of changes that holds
+_HEADER: Final = struct.Struct(">16x H 6x I I 60x I 4x")
 
 
 class OpenCodeDatabase:
@@ -38,12 +41,36 @@ class OpenCodeDatabase:
     def read(self, path: Path) -> Extract:
         out = Extract()
         path.stat()  # SQLite would not tell a file that is not there from one that is none of its own
+        if not _whole(path):
+            out.note(AnomalyKind.BROKEN_LINE, detail="database: not whole")
+            return out
         try:
             with _opened(path) as connection:
                 _read_database(connection, out)
         except sqlite3.Error as error:
             out.note(AnomalyKind.BROKEN_LINE, detail=f"database: {type(error).__name__}")
         return out
+
+
+def _whole(path: Path) -> bool:
+    """False for a database that is shorter than its own header says: it was cut, or is still being copied here.
+
+    SQLite reads what is missing as zeros: rows would come without their values, in another order, and what is once
+    counted stays. What waits beside a database may make it longer: then SQLite itself puts it together.
+    """
+    if any(_size(path, side) for side in _SIDES):
+        return True
+    with path.open("rb") as file:
+        header = file.read(_HEADER.size)
+        size = file.seek(0, 2)
+    if len(header) < _HEADER.size:
+        return False
+    numbers: tuple[int, int, int, int] = _HEADER.unpack(header)
+    page, changed, pages, valid_for = numbers
+    page = 65_536 if page == 1 else page
+    if not page or size % page:
+        return False
+    return changed != valid_for or size >= page * pages
 
 
 @contextmanager

@@ -230,6 +230,24 @@ def test_a_database_that_is_none_or_damaged_is_said(store: Store, tmp_path: Path
         read(tmp_path / "missing.db")
 
 
+def test_a_database_that_is_cut_gives_nothing_until_it_is_whole(store: Store, tmp_path: Path) -> None:
+    """What is missing of its last page reads as zeros: rows without their values, which would be counted for good."""
+    store.session("ses_1")
+    for number in range(12):  # long enough that the last page is one of these rows
+        part = {"type": "step-finish", "tokens": usage(number + 1, 10), "text": "x" * 700}
+        store.message("ses_1", f"m{number:02}", (part,), tokens=usage(1_000, 10))
+    whole = store.path.read_bytes()
+    copy = tmp_path / "opencode-copy.db"
+    for size in range(100, len(whole), 57):
+        copy.write_bytes(whole[:size])
+        found = read(copy)
+        assert not found.calls and not found.about, f"cut at {size} of {len(whole)}"
+        assert [one.kind for one in found.anomalies.values()] == [AnomalyKind.BROKEN_LINE]
+    copy.write_bytes(whole)
+    assert read(copy) == read(store.path)
+    assert [resident(call.buckets) for call in read(copy).calls.values()] == list(range(1, 13))
+
+
 def test_an_export_and_single_files_give_the_keys_of_the_database(tmp_path: Path) -> None:
     message = {"id": "m1", "sessionID": "ses_1", "role": "assistant", "modelID": "m", "tokens": usage(100, 10)}
     step = {"type": "step-finish", "tokens": usage(100, 10)}
