@@ -7,7 +7,7 @@ there)". A `Level` is a share (Decimal, 0 to 1) or a number of tokens (int).
 
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 Level = Decimal | int
 
@@ -44,6 +44,8 @@ class Window:
     steps: list[tuple[int, int]] = field(default_factory=list)
     #: the call that was made last, from 1
     call: int = 0
+    #: what a policy worked out once: the most that it keeps
+    most: int = 0
     #: the first of `steps` that is still whole, and where in the window it begins
     first: int = 0
     first_at: int = 0
@@ -53,8 +55,7 @@ class Window:
         self.steps.append((stays, new - stays))
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(NamedTuple):
     """What an event leaves: `resident` tokens, `valid` of them still cached. Its own call, where it has one: the whole
 
     window is read (from the cache where `cached`) and `writes` tokens are produced; None = there is no such call.
@@ -243,6 +244,7 @@ class SlidingWindow:
 
     def first(self, window: Window) -> int:
         window.keeps_steps = True
+        window.most = tokens_of(self.keep, window.size)
         return window.start
 
     def fires_at(self, window: Window) -> int:
@@ -250,7 +252,7 @@ class SlidingWindow:
 
     def cut(self, window: Window, resident: int) -> Cut | None:
         left = resident
-        most = tokens_of(self.keep, window.size)
+        most = window.most
         number = window.first
         steps = window.steps
         newest = len(steps) - 1

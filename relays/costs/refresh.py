@@ -160,6 +160,14 @@ def _again_later(of: Relay | Session) -> Iterator[None]:
         raise
 
 
+def bring_up_relay(relay: Relay) -> Comparison:
+    """One relay alone, whatever else is due: its days first, for they measure what its legs read again."""
+    if legs := rollups.due_legs_of(relay.pk):
+        rollups.cut_legs(legs)
+    learned.bring_up()
+    return compute_relay(Relay.objects.get(pk=relay.pk))
+
+
 def compute_relay(relay: Relay) -> Comparison:
     """Compute and keep a relay's comparison, with its progress, its forecast and what was read again."""
     begun, now = time.monotonic(), timezone.now()

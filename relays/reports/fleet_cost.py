@@ -4,9 +4,9 @@ Interface, page 7: "fleet and per relay, money and tokens per verified unit of p
 Figures of the scripted worker are no model's: they are in no sum unless they are asked for alone.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import date
 from decimal import Decimal
 from pathlib import PurePath
 from typing import Any
@@ -14,40 +14,18 @@ from typing import Any
 from django.core.paginator import Paginator
 from django.db.models import Count, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
-from django.utils import timezone
 
 from relays.models import Comparison, DayCost, Leg, Relay, Session
 from relays.reports.compared import AS_VERDICT
+from relays.reports.fleet_query import KINDS, Query, matching, matching_legs
 
-DAYS = 30  # that the page shows before a range is chosen
 DRAWN_DAYS = 600  # of the chart: six series of them stay under 4,000 points
 GROUPS = 100  # rows of a table by model, repository or owner
 PAGE = 50
-KINDS = ("relay", "session")
+CHUNK = 1_000  # rows of a CSV at a time
 UNIT = Decimal(10) ** 10  # of `DayCost.units` in a dollar
 
 _TOKENS = ("input_tokens", "cache_read", "cache_write_5m", "cache_write_1h", "output_tokens")
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """What the page was asked for; days are of the fleet's zone, `None` = open. `problems`: field -> what is wrong."""
-
-    since: date | None
-    until: date | None
-    kind: str = ""
-    model: str = ""
-    agent: str = ""
-    repo: str = ""
-    owner: str = ""
-    scripted: bool = False
-    page: int = 1
-    everything: bool = False  # all days, also calls without a time
-    problems: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def filtered(self) -> bool:
-        return any((self.kind, self.model, self.agent, self.repo, self.owner, self.scripted))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,47 +166,6 @@ def added(one: Sums, other: Sums) -> Sums:
     )  # fmt: skip
 
 
-# ---- the question ---------------------------------------------------------------------------------------------------
-
-
-def clean_query(values: Mapping[str, str], today: date) -> Query:
-    """A query from untrusted text; a day that is none is told beside its field, other unknown words are dropped."""
-
-    def word(name: str, most: int) -> str:
-        return "".join(char for char in values.get(name, "") if char.isprintable()).strip()[:most]
-
-    problems: list[tuple[str, str]] = []
-    everything = word("range", 5) == "all"
-    since, until = _day(word("since", 40), "since", problems), _day(word("until", 40), "until", problems)
-    if since and until and since > until:
-        problems.append(("until", f"{until} is before {since}: choose a day on or after it"))
-        until = None
-    if since is None and until is None and not everything:
-        since = today - timedelta(days=DAYS - 1)
-    page, kind = word("page", 9), word("kind", 10)
-    return Query(
-        since=None if everything else since, until=None if everything else until,
-        kind=kind if kind in KINDS else "", model=word("model", 120), agent=word("agent", 40), repo=word("repo", 4096),
-        owner=word("owner", 150), scripted=word("scripted", 1) == "1",
-        page=int(page) if page.isascii() and page.isdecimal() and int(page) else 1, everything=everything,
-        problems=tuple(problems),
-    )  # fmt: skip
-
-
-def _day(text: str, field: str, problems: list[tuple[str, str]]) -> date | None:
-    if not text:
-        return None
-    try:
-        found = date.fromisoformat(text) if len(text) == 10 else None
-    except ValueError:
-        found = None
-    # the ends of the calendar have no midnight in every zone
-    if found is None or not 1 < found.year < 9999:
-        problems.append((field, f"{text[:20]!r} is no day: write it as 2026-11-30"))
-        return None
-    return found
-
-
 # ---- the answer -----------------------------------------------------------------------------------------------------
 
 
@@ -240,8 +177,7 @@ def fleet(query: Query) -> Fleet:
     beside = sums_of(_aggregate(matching(query, scripted=True))) if not query.scripted else Sums()
     undated = DayCost.objects.filter(day__isnull=True).aggregate(n=Coalesce(Sum("calls"), 0))["n"]
     legs = matching_legs(query)
-    keys = rows.values("kind", "relay_id", "session_id")
-    pages = Paginator(_summed(keys).order_by("-n_units", "-n_calls", "relay_id", "session_id"), PAGE)
+    pages = Paginator(_worked(rows), PAGE)
     page = pages.get_page(query.page)
     return Fleet(
         query=query,
@@ -252,58 +188,18 @@ def fleet(query: Query) -> Fleet:
         scripted=beside,
         undated=int(undated),
         progress=legs.aggregate(n=Coalesce(Sum("progress"), 0))["n"],
-        days=_days(rows),
-        models=_groups(rows, "model", _progress(legs, "model"), lambda key: key or "no model named"),
-        repos=_groups(rows, "repository", _progress(legs, "relay__repo"), short_repo),
-        owners=_groups(rows.filter(kind="relay"), "owner__username", _progress(legs, "relay__owner__username"), str),
+        days=days(query),
+        models=by(query, "model", GROUPS),
+        repos=by(query, "repository", GROUPS),
+        owners=by(query, "owner", GROUPS),
         works=_works(list(page.object_list), legs),
         work_count=pages.count,
         page=page.number,
         pages=pages.num_pages,
         against=_against(rows, "relay"),
         shadow=_against(rows, "session"),
-        unpriced_models=tuple(
-            rows.filter(unpriced__gt=0).order_by().values("model").annotate(n=Sum("unpriced"), of=Sum("calls"))
-            .order_by("-n", "model").values_list("model", "n", "of")[:GROUPS]
-        ),
+        unpriced_models=unpriced(query, GROUPS),
     )  # fmt: skip
-
-
-def matching(query: Query, *, scripted: bool | None = None) -> QuerySet[DayCost]:
-    found = DayCost.objects.filter(scripted=query.scripted if scripted is None else scripted)
-    if query.since:
-        found = found.filter(day__gte=query.since)
-    if query.until:
-        found = found.filter(day__lte=query.until)
-    for field, value in (
-        ("kind", query.kind), ("model", query.model), ("agent", query.agent), ("repository", query.repo),
-        ("owner__username", query.owner),
-    ):  # fmt: skip
-        if value:
-            found = found.filter(**{field: value})
-    return found
-
-
-def matching_legs(query: Query) -> QuerySet[Leg]:
-    """Legs that ended in this time, with the same filters: where verified progress is counted."""
-    found = Leg.objects.filter(progress__isnull=False, scripted=query.scripted)
-    if query.kind == "session":
-        return found.none()
-    if query.since:
-        found = found.filter(ended_at__gte=midnight(query.since))
-    if query.until:
-        found = found.filter(ended_at__lt=midnight(query.until + timedelta(days=1)))
-    for field, value in (
-        ("model", query.model), ("relay__agent", query.agent), ("relay__repo", query.repo),
-        ("relay__owner__username", query.owner),
-    ):  # fmt: skip
-        if value:
-            found = found.filter(**{field: value})
-    return found
-
-
-def midnight(day: date) -> datetime:
-    return timezone.make_aware(datetime(day.year, day.month, day.day))
 
 
 def _sum_fields() -> dict[str, Any]:
@@ -335,10 +231,10 @@ def sums_of(row: Mapping[str, Any] | None) -> Sums:
     )  # fmt: skip
 
 
-def _days(rows: QuerySet[DayCost]) -> tuple[DayRow, ...]:
-    """Every day that has a call, oldest first."""
+def days(query: Query) -> tuple[DayRow, ...]:
+    """Every day that has a call, oldest first; calls without a time last. One query."""
     found: dict[date | None, dict[str, Any]] = {}
-    for row in _summed(rows.values("day", "kind", "model")):
+    for row in _summed(matching(query).values("day", "kind", "model")):
         one = found.setdefault(row["day"], {"relay": Sums(), "session": Sums(), "models": {}})
         one[row["kind"]] = added(one[row["kind"]], sums_of(row))
         one["models"][row["model"]] = one["models"].get(row["model"], 0) + int(row["n_units"])
@@ -346,11 +242,44 @@ def _days(rows: QuerySet[DayCost]) -> tuple[DayRow, ...]:
     return tuple(DayRow(day, one["relay"], one["session"], one["models"]) for day, one in ordered)
 
 
-def _groups(rows: QuerySet[DayCost], field: str, progress: Mapping[str, int], name: Any) -> tuple[GroupRow, ...]:
-    found = _summed(rows.values(field)).order_by("-n_units", "-n_calls", field)[:GROUPS]
+#: what a table groups by -> the column of the roll-ups, and the one of the legs
+_GROUPED = {
+    "model": ("model", "model"),
+    "repository": ("repository", "relay__repo"),
+    "owner": ("owner__username", "relay__owner__username"),
+}
+
+
+def by(query: Query, what: str, limit: int | None = None) -> tuple[GroupRow, ...]:
+    """By model, repository or owner (relays alone: nobody drives a session), the dearest first. Two queries."""
+    field, of_leg = _GROUPED[what]
+    rows = matching(query).filter(kind="relay") if what == "owner" else matching(query)
+    progress = _progress(matching_legs(query), of_leg)
+    found = _summed(rows.values(field)).order_by("-n_units", "-n_calls", field)[:limit]
     return tuple(
-        GroupRow(key, name(key), sums_of(row), progress.get(key)) for row in found for key in (row[field] or "",)
+        GroupRow(key, _NAMES[what](key), sums_of(row), progress.get(key))
+        for row in found
+        for key in (row[field] or "",)
     )
+
+
+def unpriced(query: Query, limit: int | None = None) -> tuple[tuple[str, int, int], ...]:
+    """(model, calls without a price, all its calls), the most first. One query."""
+    rows = matching(query).filter(unpriced__gt=0).order_by().values("model")
+    told = rows.annotate(n=Sum("unpriced"), of=Sum("calls")).order_by("-n", "model")
+    return tuple(told.values_list("model", "n", "of")[:limit])
+
+
+def works(query: Query) -> Iterator[WorkRow]:
+    """Every relay and session, the dearest first; five queries for each thousand of them."""
+    keys = list(_worked(matching(query)))
+    for start in range(0, len(keys), CHUNK):
+        yield from _works(keys[start : start + CHUNK], matching_legs(query))
+
+
+def _worked(rows: QuerySet[DayCost]) -> Any:
+    keys = rows.values("kind", "relay_id", "session_id")
+    return _summed(keys).order_by("-n_units", "-n_calls", "relay_id", "session_id")
 
 
 def _progress(legs: QuerySet[Leg], field: str) -> dict[str, int]:
@@ -359,6 +288,13 @@ def _progress(legs: QuerySet[Leg], field: str) -> dict[str, int]:
 
 def short_repo(path: str) -> str:
     return PurePath(path.replace("\\", "/")).name or path or "no folder named"
+
+
+_NAMES: dict[str, Callable[[str], str]] = {
+    "model": lambda key: key or "no model named",
+    "repository": short_repo,
+    "owner": str,
+}
 
 
 def _works(rows: Sequence[Mapping[str, Any]], legs: QuerySet[Leg]) -> tuple[WorkRow, ...]:

@@ -3,7 +3,9 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from relays.reports.fleet_cost import Fleet, GroupRow, Sums
+from relays.reports import fleet_cost
+from relays.reports.fleet_cost import Sums
+from relays.reports.fleet_query import Query
 from relays.reports.fleet_side import Belief, BudgetRow, Parked
 
 Rows = Iterable[tuple[object, ...]]
@@ -14,37 +16,38 @@ def _sums(one: Sums) -> tuple[object, ...]:
     return (one.calls, one.tokens, one.cache_read, one.output, one.money if one.priced else None, one.unpriced)
 
 
-def days(page: Fleet) -> Rows:
+def days(query: Query) -> Rows:
     yield ("day", *_SUMS, "money of relays", "money of sessions")
-    for row in page.days:
+    for row in fleet_cost.days(query):
         yield (row.day.isoformat() if row.day else "no time", *_sums(row.all), row.relays.money, row.sessions.money)
 
 
-def _groups(name: str, rows: Iterable[GroupRow]) -> Rows:
-    yield (name, *_SUMS, "verified units", "money per unit", "tokens per unit")
-    for row in rows:
+def _groups(query: Query, what: str) -> Rows:
+    yield (what, *_SUMS, "verified units", "money per unit", "tokens per unit")
+    for row in fleet_cost.by(query, what):
         yield (row.key, *_sums(row.sums), row.progress, row.money_each, row.tokens_each)
 
 
-def works(page: Fleet) -> Rows:
+def works(query: Query) -> Rows:
     yield ("kind", "id", "name", "repository", *_SUMS, "verified units", "money per unit", "verdict", "saved")
-    for row in page.works:
+    for row in fleet_cost.works(query):
         yield (
             row.kind, row.pk, row.name, row.repo_name, *_sums(row.sums), row.progress, row.money_each, row.verdict,
             row.saving,
         )  # fmt: skip
 
 
-def unpriced(page: Fleet) -> Rows:
+def unpriced(query: Query) -> Rows:
     yield ("model", "unpriced calls", "of calls")
-    yield from page.unpriced_models
+    yield from fleet_cost.unpriced(query)
 
 
-TABLES: Final[Mapping[str, Callable[[Fleet], Rows]]] = {
+#: each of them whole, whatever the page shows of it
+TABLES: Final[Mapping[str, Callable[[Query], Rows]]] = {
     "days": days,
-    "models": lambda page: _groups("model", page.models),
-    "repositories": lambda page: _groups("repository", page.repos),
-    "owners": lambda page: _groups("owner", page.owners),
+    "models": lambda query: _groups(query, "model"),
+    "repositories": lambda query: _groups(query, "repository"),
+    "owners": lambda query: _groups(query, "owner"),
     "works": works,
     "unpriced": unpriced,
 }
@@ -58,7 +61,7 @@ def budgets(rows: Iterable[BudgetRow]) -> Rows:
 
 def parked(found: Parked) -> Rows:
     yield ("relay", "objective", "parked hours", "gates")
-    for row in found.top:
+    for row in found.rows:
         yield (row.relay, row.objective, round(row.time.total_seconds() / 3600, 2), row.episodes)
 
 

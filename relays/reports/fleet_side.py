@@ -16,13 +16,15 @@ from relays.reports import compared as stored
 from relays.reports import stored_json
 from relays.reports.compared import Faithful
 from relays.reports.cost import BackTested, backtested, parameter_words
-from relays.reports.fleet_cost import UNIT, Query, midnight, short_repo
+from relays.reports.fleet_cost import UNIT, short_repo
+from relays.reports.fleet_query import Query, midnight
 
 MOST_GATES = 20_000  # episodes that one page reads
-TOP = 10
-MONTHS = 60  # rows of budgets
-TESTS = 200
-LEARNED = 100
+TOP = 10  # relays that the page names
+NAMED = 1_000  # of the longest that the CSV gives an objective to
+MONTHS = 600  # rows of budgets
+TESTS = 1_000
+LEARNED = 1_000
 
 
 # ---- parked ---------------------------------------------------------------------------------------------------------
@@ -44,8 +46,12 @@ class Parked:
     time: timedelta
     episodes: int
     relays: int
-    top: tuple[ParkedRow, ...]
+    rows: tuple[ParkedRow, ...]  # the longest first
     cut: bool
+
+    @property
+    def top(self) -> tuple[ParkedRow, ...]:
+        return self.rows[:TOP]
 
 
 def parked(query: Query, now: datetime) -> Parked:
@@ -73,13 +79,13 @@ def parked(query: Query, now: datetime) -> Parked:
         if state in OPEN_GATES:
             waits.add(relay)
     times = {relay: union(of) for relay, of in spans.items()}
-    top = sorted(times, key=lambda relay: (-times[relay], relay))[:TOP]
-    words = dict(Relay.objects.filter(pk__in=top).values_list("pk", "objective"))
+    longest = sorted(times, key=lambda relay: (-times[relay], relay))
+    words = dict(Relay.objects.filter(pk__in=longest[:NAMED]).values_list("pk", "objective"))
     return Parked(
         time=sum(times.values(), timedelta(0)),
         episodes=sum(map(len, spans.values())),
         relays=len(times),
-        top=tuple(ParkedRow(one, words.get(one, ""), times[one], len(spans[one]), one in waits) for one in top),
+        rows=tuple(ParkedRow(one, words.get(one, ""), times[one], len(spans[one]), one in waits) for one in longest),
         cut=len(rows) > MOST_GATES,
     )
 

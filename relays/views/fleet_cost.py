@@ -1,7 +1,7 @@
 """`/cost/`: what the fleet cost, with its filters in the address, and each of its tables as CSV."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -15,6 +15,7 @@ from relays import access
 from relays.charts import fleet_cost as chart
 from relays.reports import fleet_cost as report
 from relays.reports import fleet_csv, fleet_side
+from relays.reports.fleet_query import Query, clean_query
 from relays.reports.roles import READ
 from relays.views.csvfile import csv_response
 from relays.views.parts import part_response
@@ -27,7 +28,7 @@ ROWS = 62  # days in the table of the page, the newest; the CSV has all
 def fleet_cost(request: HttpRequest) -> HttpResponseBase:
     """The page, or with `?part=body|days` a region of it, or with `?format=csv&of=` a table."""
     access.require(request, READ)
-    query = report.clean_query(request.GET.dict(), timezone.localdate())
+    query = clean_query(request.GET.dict(), timezone.localdate())
     if request.GET.get("format") == "csv":
         return _csv(query, request.GET.get("of", "days"))
     part = request.GET.get("part")
@@ -39,18 +40,18 @@ def fleet_cost(request: HttpRequest) -> HttpResponseBase:
         raise Http404("There is no such part of this page.")
 
     def build() -> dict[str, object]:
-        return {"text": json.dumps(_chart(report.fleet(query)), separators=(",", ":"))}
+        return {"text": json.dumps(_chart(report.days(query)), separators=(",", ":"))}
 
     response: HttpResponse = part_response(request, "relays/relay/_chart.json", build, (TOPIC,))
     response["Content-Type"] = "application/json"
     return response
 
 
-def _chart(page: report.Fleet) -> dict[str, object]:
-    return {"figure": chart.figure(page.days).plain(), "alternative": chart.alternative(page.days)}
+def _chart(days: Sequence[report.DayRow]) -> dict[str, object]:
+    return {"figure": chart.figure(days).plain(), "alternative": chart.alternative(days)}
 
 
-def _body(query: report.Query) -> dict[str, object]:
+def _body(query: Query) -> dict[str, object]:
     now, today = timezone.now(), timezone.localdate()
     page = report.fleet(query)
     months = fleet_side.budgets(query, now, today)
@@ -63,7 +64,7 @@ def _body(query: report.Query) -> dict[str, object]:
         "again": f"?{here}&" if here else "?",
         "ranges": _ranges(query, today),
         "table_days": tuple(reversed(page.days))[:ROWS],
-        "chart": _chart(page) if any(row.day and row.all.units for row in page.days) else None,
+        "chart": _chart(page.days) if any(row.day and row.all.units for row in page.days) else None,
         "legend": chart.models_of(page.days),
         "parked": fleet_side.parked(query, now),
         "months": months,
@@ -75,7 +76,7 @@ def _body(query: report.Query) -> dict[str, object]:
     }
 
 
-def address(query: report.Query, **change: object) -> str:
+def address(query: Query, **change: object) -> str:
     """The query as the part of an address behind `?`, without what is the default."""
     values: dict[str, object] = {
         "range": "all" if query.everything else "",
@@ -93,7 +94,7 @@ def address(query: report.Query, **change: object) -> str:
     return urlencode({name: value for name, value in values.items() if value not in ("", None)})
 
 
-def _ranges(query: report.Query, today: Any) -> list[tuple[str, str, bool]]:
+def _ranges(query: Query, today: Any) -> list[tuple[str, str, bool]]:
     """(words, address, chosen) of the ranges that one mostly looks at."""
     found = []
     for days in (7, 30, 90):
@@ -103,7 +104,7 @@ def _ranges(query: report.Query, today: Any) -> list[tuple[str, str, bool]]:
     return [*found, ("all", address(query, range="all", since="", until="", page=""), query.everything)]
 
 
-def _csv(query: report.Query, of: str) -> HttpResponseBase:
+def _csv(query: Query, of: str) -> HttpResponseBase:
     makers: dict[str, Callable[[], fleet_csv.Rows]] = {
         **{name: _table(query, name) for name in fleet_csv.TABLES},
         "budgets": lambda: fleet_csv.budgets(fleet_side.budgets(query, timezone.now(), timezone.localdate())),
@@ -116,5 +117,5 @@ def _csv(query: report.Query, of: str) -> HttpResponseBase:
     return csv_response(f"cost-{of}.csv", makers[of]())
 
 
-def _table(query: report.Query, name: str) -> Callable[[], fleet_csv.Rows]:
-    return lambda: fleet_csv.TABLES[name](report.fleet(query))
+def _table(query: Query, name: str) -> Callable[[], fleet_csv.Rows]:
+    return lambda: fleet_csv.TABLES[name](query)

@@ -327,26 +327,13 @@ def test_other_parameters_are_played_on_the_kept_work_and_stored_nowhere(client_
     assert (again.verdict, again.saving) == (row.verdict, row.saving)
 
 
-@pytest.mark.parametrize(
-    ("query", "words"),
-    [
-        ("trigger=1.4", "1.4 is more than all of it: write a share up to 1"),
-        ("trigger=0", "at 0 nothing could be done before it"),
-        ("reread=abc", "&#x27;abc&#x27; is no number: write a whole number of tokens"),
-        ("reread=1.5", "1.5 is no whole number"),
-        ("reread=9999999999", "too many"),
-        ("reread=-4", "is no number"),
-        ("residue=%00%E2%80%AE", "is no number"),
-        ("residue=" + "9" * 5_000, "is no number"),
-        ("reread=" + "<script>", "&#x27;&lt;script&gt;&#x27; is no number"),
-    ],
-)
-def test_a_wrong_parameter_is_answered_beside_its_field(client_of: ClientOf, query: str, words: str) -> None:
-    relay = winning_relay(2)
-    computed(relay)
-    page = text(client_of("manager"), f"/relays/{relay.pk}/cost/?{query}")
-    assert words in page and 'aria-invalid="true"' in page and "nothing was played" in page.lower()
-    assert "<script>alert" not in page and "With your own" not in page
+def test_a_wrong_parameter_is_answered_beside_its_field(client_of: ClientOf) -> None:
+    relay = make_relay()
+    make_comparison(relay)
+    page = text(client_of("manager"), f"/relays/{relay.pk}/cost/?trigger=1.4&reread=<script>alert(1)")
+    assert "1.4 is more than all of it: write a share up to 1" in page and page.count('aria-invalid="true"') == 2
+    assert "&#x27;&lt;script&gt;alert(1)&#x27; is no number" in page and "<script>alert" not in page
+    assert "Nothing was played: a parameter cannot be read" in page and "With your own" not in page
 
 
 def test_parameters_that_cannot_be_played_say_why(client_of: ClientOf) -> None:
@@ -361,3 +348,36 @@ def test_parameters_that_cannot_be_played_say_why(client_of: ClientOf) -> None:
     StoredWork.objects.filter(comparison=computed(damaged)).update(more={"kept": "x"})
     assert "Nothing was played" in text(client, f"/relays/{damaged.pk}/cost/?reread=5")
     assert "of=" not in text(client, f"/relays/{other.pk}/cost/?unknown=5").split("<main")[0]
+
+
+# ---- from other pages -----------------------------------------------------------------------------------------------
+
+
+def test_lists_and_pages_lead_to_the_cost_and_say_who_won(client_of: ClientOf) -> None:
+    won, lost, open_ = make_relay(), make_relay(), make_relay()
+    make_comparison(won)
+    make_comparison(lost, verdict="dearer", saving=Decimal("-1.50"))
+    client = client_of("manager")
+    page = text(client, "/relays/")
+    assert "cheaper</span> by $2.95" in page and "dearer</span> by $1.50" in page
+    assert all(f'href="/relays/{relay.pk}/cost/"' in page for relay in (won, lost, open_))
+    assert f'href="/relays/{won.pk}/cost/"' in text(client, f"/relays/{won.pk}/")
+    session, _ = make_story()
+    type(session).objects.update(shadow={"mark": 120_000, "rotations": 1})
+    make_comparison(session, baselines=[baseline("relay", "5.30")])
+    page = text(client, f"/sessions/{session.pk}/")
+    assert "$5.30" in page and f'href="/sessions/{session.pk}/cost/"' in page
+
+
+def test_a_live_page_may_listen_to_costs_and_to_no_other_word() -> None:
+    from django.core.exceptions import BadRequest
+    from django.test import RequestFactory
+
+    from relays.views.live_view import asked_topics
+
+    ask = RequestFactory().get
+    topics = "cost,cost:RLY-20261130-0001,cost:session:7"
+    assert asked_topics(ask("/live/", {"topics": topics})) == frozenset(topics.split(","))
+    for wrong in ("cost:", "costs", "cost:session:x/..", "cost:a b"):
+        with pytest.raises(BadRequest):
+            asked_topics(ask("/live/", {"topics": wrong}))

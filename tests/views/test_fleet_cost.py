@@ -134,6 +134,20 @@ def test_saved_and_lost_are_told_apart_and_a_loss_is_said(client_of: ClientOf) -
     assert "lost −$8.00" in page and "12 units" in page and "$0.50" in page
 
 
+def test_tables_as_csv_are_whole_whatever_the_page_shows(client_of: ClientOf) -> None:
+    relay = make_relay()
+    for n in range(60):
+        session = make_session(cwd=f"/srv/r{n}")
+        make_day(session, cost=f"0.{n + 1:02d}", model=f"m{n}")
+        make_gate(relay if n == 0 else make_relay(), opened_at=timezone.now() - timedelta(hours=n + 1))
+    client = client_of("manager")
+    for of in ("works", "models", "repositories", "parked"):
+        assert len(table(client, of)) == 61, of
+    page = text(client, "/cost/")
+    assert page.count('data-row="session-') == 50 and "page 1 of 2" in page
+    assert text(client, "/cost/?page=2").count('data-row="session-') == 10
+
+
 def test_a_budget_warns_in_words(client_of: ClientOf) -> None:
     ann, bob = make_user("ann", "operator"), make_user("bob", "operator")
     month = timezone.localdate().replace(day=1)

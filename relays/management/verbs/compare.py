@@ -15,15 +15,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    from relays.costs import learned, refresh, rollups
+    from relays.costs import learned, refresh
 
     found = find(options.id)
     if isinstance(found, Relay):
-        # what its legs read again is measured with their days
-        if legs := rollups.due_legs_of(found.pk):
-            rollups.cut_legs(legs)
-        learned.bring_up()
-        row = refresh.compute_relay(found)
+        row = refresh.bring_up_relay(found)
     else:
         learned.bring_up()
         row = refresh.compute_session(found)

@@ -78,11 +78,23 @@ def _wait(relay: Relay, options: argparse.Namespace) -> tuple[Relay, Exit]:
             f"(details: {keep_traceback('start', error)})",
             Exit.FAILED,
         )
+    if relay.status in foreground.RESTING:
+        _compare(relay)
     if relay.status == RelayStatus.DONE:
         return relay, Exit.FINE
     if relay.status in foreground.RESTING:
         return relay, Exit.PARKED
     return relay, Exit.TIME_OVER
+
+
+def _compare(relay: Relay) -> None:
+    """Where no worker runs, nobody else brings its costs up to date; what fails here is left to a worker."""
+    from relays.costs import refresh
+
+    try:
+        refresh.bring_up_relay(relay)
+    except Exception as error:  # noqa: BLE001 - the relay ended as it ended, whatever its comparison meets
+        keep_traceback("start", error)
 
 
 def _seconds(text: str) -> float:
