@@ -27,6 +27,7 @@ AGENT: Final = "claude-code"
 MOST_BYTES: Final = 1_048_576
 PER_MINUTE: Final = 600  # kept calls of one token
 MOST_FOLLOWED: Final = 50  # transcripts that hooks have read at a time; the ones silent for longest end first
+LAST_LOOK: Final = timedelta(seconds=5)  # after a session said that it ended
 _FLUSH_EVERY: Final = 1.0  # seconds between two writes of what was refused, in one process
 
 Answer = tuple[str, dict[str, str]]  # what became of the call: kept, dropped, torn, refused; and what is answered
@@ -143,6 +144,10 @@ def _follow(token: ApiToken, call: hooks.HookCall, now: datetime) -> None:
         return
     if not path.is_file():
         return  # the program writes it later, and calls again
+    # two calls of one session may come at the same moment: one of them begins the follow, the other finds it
+    ApiToken.objects.select_for_update().filter(pk=token.pk).first()
+    if HookFollow.objects.filter(agent=AGENT, sid=call.sid, path=str(path), job__isnull=False).exists():
+        return
     covering = _covering(path)
     if covering:
         _soon(covering, now)
@@ -171,8 +176,11 @@ def _look_soon(job: Import, call: hooks.HookCall, now: datetime) -> None:
         return
     if job.status not in jobs.OPEN:
         return
-    fields: dict[str, Any] = {"follow": False} if call.signal == "ended" else {"follow": True}
-    Import.objects.filter(pk=job.pk, status__in=jobs.OPEN).update(**fields)
+    if call.signal == "ended":
+        # the program writes its file behind the hook: one last look, a little later
+        Import.objects.filter(pk=job.pk, status__in=jobs.OPEN).update(follow=False, next_at=now + LAST_LOOK)
+        return
+    Import.objects.filter(pk=job.pk, status__in=jobs.OPEN).update(follow=True)
     _soon(job.pk, now)
 
 

@@ -15,7 +15,7 @@ from tests.driver.conftest import course, meanwhile
 from tests.driver.course import Course, boundary, commit, operator, player, reviewer, turn
 
 __all__ = ["course", "meanwhile"]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 Start = Callable[..., Course]
 WORKS = [*commit("work.txt"), *turn(), *boundary("Go on.", final=True)]
 

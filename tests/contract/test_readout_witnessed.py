@@ -19,7 +19,7 @@ from tests.contract.story import EVERY_RECORD
 from tests.driver.course import Course, reviewer
 from tests.tamper import unguarded
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 LINES = ("objective", "budget", "resident_view", "assumptions", "reset", "memory", "cache")
 
 

@@ -158,7 +158,7 @@ def test_slices_put_together_are_the_text_and_none_is_larger_than_its_limit(text
     assert found.encode() == raw
 
 
-@given(st.binary(), st.integers(0, 2**40))
+@given(st.binary() | st.text("aü€").map(str.encode), st.integers(0, 40) | st.integers(0, 2**40))
 def test_any_bytes_are_cut_somewhere(raw, offset):
     part = cut(raw, offset)
     assert len(part.text.encode()) <= SLICE_BYTES and 0 <= part.offset <= part.total

@@ -18,7 +18,7 @@ from relays.reports import status
 from tests.actions.acts import approve, check_chain, refuse
 from tests.driver.course import Course, Step, boundary, commit, operator, player, reviewer, turn
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 
 Start = Callable[..., Course]
 END = boundary("Go on.", final=True)

@@ -22,6 +22,7 @@ from relays.models import Baton, Event, Fact, LedgerRow, Leg, PageFault, Promoti
 pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 
 ROOT = Path(__file__).parents[2]
+NEXT = [["next_action", {"text": "Go on."}], ["externalized", {}]]
 
 
 def test_the_official_client_drives_the_whole_verb_list(asked: Callable[..., Any]) -> None:
@@ -274,3 +275,9 @@ def test_closed_arguments_and_unknown_verbs_are_refused_by_name(asked: Callable[
         calls, said, ["claimed", "label", "ref", "source", "next_action", "memory ref", "verb"], strict=False
     ):
         assert name in one["refused"], (call, one)
+
+
+def test_an_agent_that_asks_where_it_stands_before_it_says_anything_runs(asked: Callable[..., Any]) -> None:
+    relay, (said,) = asked([{"do": "quiet"}, ["orient", {}], {"do": "turn"}, *NEXT])
+    assert said[0]["relay"] == relay.pk and said[0]["window"]["turns"] == 0
+    assert relay.legs[0].turns == 1 and relay.baton.next_action == "Go on."

@@ -2,7 +2,8 @@
 
 `client.py OUT SCRIPT`: SCRIPT is JSON, a list of steps by leg number ("*" = any other): `[verb, {arguments}]` a call ·
 `{"do": "commit", "path", "text"}` · `{"do": "remove", "path"}` · `{"do": "event", …}` a line of its own stream ·
-`{"do": "boundary"}` · `{"do": "token", "is"}` another token from here on · `{"do": "shell", "args"}` the command line.
+`{"do": "quiet"}` first: no event of its own before · `{"do": "turn"}` · `{"do": "boundary"}` ·
+`{"do": "token", "is"}` another token from here on · `{"do": "shell", "args"}` the command line.
 A text may hold `$SHA`, the commit made last, `$RELAY`, and what lies in `OUT/known.json`. Each answer goes to
 `OUT/<leg>.json`; it ends by its own final boundary.
 """
@@ -81,6 +82,8 @@ class Agent:
             self.commit()
         elif what == "event":
             self.send(step["kind"], **{key: value for key, value in step.items() if key not in ("do", "kind")})
+        elif what == "turn":
+            self.turn()
         elif what == "boundary":
             self.boundary()
         elif what == "token":
@@ -128,7 +131,8 @@ class Agent:
 def main():
     steps = json.loads(sys.argv[2])
     agent = Agent(sys.argv[1], steps.get(os.environ["RELAY_LEG"], steps.get("*", [])))
-    agent.turn()
+    if agent.steps[:1] != [{"do": "quiet"}]:
+        agent.turn()
     try:
         anyio.run(agent.play)
     except BaseException as error:  # noqa: BLE001 - the test reads it
