@@ -79,20 +79,19 @@ class GeminiStream:
         elif kind == "tool_result":
             self._result(record, number, at)
         elif kind == "result":
+            if self._told:  # an earlier part said that this run has no result
+                self._out.note(AnomalyKind.NO_RESULT, self._told, 0, NO_RESULT, -1)
+                self._told = ""
             self._running = False
             self._sum(table(record.get("stats")), number, at)
 
     def take(self) -> Extract:
         out, self._out = self._out, Extract()
         if self._sid:
-            out.about[self._sid] = About(self._sid, AGENT, first_at=self._first, last_at=self._last)
-        unfinished = self._sid if self._running else ""
-        if unfinished != self._told:
-            if self._told:
-                out.note(AnomalyKind.NO_RESULT, self._told, 0, NO_RESULT, -1)
-            if unfinished:
-                out.note(AnomalyKind.NO_RESULT, unfinished, 0, NO_RESULT)
-            self._told = unfinished
+            out.tell(About(self._sid, AGENT, first_at=self._first, last_at=self._last))
+        if self._running and not self._told:
+            out.note(AnomalyKind.NO_RESULT, self._sid, 0, NO_RESULT)
+            self._told = self._sid
         return out
 
     def state(self) -> State:
@@ -114,7 +113,7 @@ class GeminiStream:
             self._told = ""
         sid = ident(record.get("session_id")) or self._sid
         if self._sid and sid != self._sid:
-            self._out.about[self._sid] = About(self._sid, AGENT, first_at=self._first, last_at=self._last)
+            self._out.tell(About(self._sid, AGENT, first_at=self._first, last_at=self._last))
             self._first = self._last = ""
         self._sid, self._running, self._tools, self._asked = sid, True, [0, 0], {}
 
