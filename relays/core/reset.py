@@ -19,7 +19,8 @@ PREAMBLE: Final = (
     "You are one leg of a relay. The goal and the baton below are all that was handed to you; there is no transcript "
     "and no summary. Check every pointer against the durable store before you rely on it: the query tool has orient "
     "and recall for that, and fact, decision, next_action and externalized to declare with. Do the baton's next "
-    "action. Put everything that the next leg needs into a commit, an issue, a ledger row, a memory file or a tracked file, "
+    "action. Put everything that the next leg needs into a commit, an issue, a ledger row, a memory file or a "
+    "tracked file, "
     "and declare it. At a boundary name exactly one next action.\n"
 )
 
