@@ -92,4 +92,11 @@ def tallies(now: datetime) -> Tallies:
 
 def _why(row: HookEvent) -> str:
     said = row.said if isinstance(row.said, dict) else {}
-    return str(said.get("trigger") or said.get("reason") or said.get("error") or said.get("source") or "")
+    return str(
+        said.get("trigger")
+        or said.get("reason")
+        or said.get("error")
+        or said.get("source")
+        or said.get("tool_name")
+        or ""
+    )
