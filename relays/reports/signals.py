@@ -92,11 +92,5 @@ def tallies(now: datetime) -> Tallies:
 
 def _why(row: HookEvent) -> str:
     said = row.said if isinstance(row.said, dict) else {}
-    return str(
-        said.get("trigger")
-        or said.get("reason")
-        or said.get("error")
-        or said.get("source")
-        or said.get("tool_name")
-        or ""
-    )
+    found = (said.get(name) for name in ("trigger", "reason", "error", "source", "tool_name"))
+    return str(next(filter(None, found), ""))
