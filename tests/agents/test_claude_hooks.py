@@ -29,7 +29,7 @@ pytestmark = [
         reason="left out: CLAUDE_CODE does not name the binary of Claude Code (npm @anthropic-ai/claude-code@2.1.332)",
     ),
 ]
-#: a hook of WorktreeCreate has to make the worktree, and SessionStart and Setup take no http hook
+#: all but the one whose hook has to make the worktree itself (the program calls no http hook at SessionStart)
 WIRED = sorted(hooks.CLAUDE_EVENTS - {"WorktreeCreate"})
 USE = {"input_tokens": 1000, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0, "output_tokens": 5}
 
