@@ -26,6 +26,7 @@ def expiry(durability: str, days: int | None, now: datetime) -> datetime | None:
 def is_profile(slug: str, *, pinned: bool, earned: bool | None) -> bool:
     """Whether a memory is a person's to rewrite: named as a profile, pinned by a person, or there without an agent
     having earned it. `earned`: whether an agent's promotion stands behind the file; None: there is no file."""
+    slug = slug.casefold()
     named = slug == PROFILE or slug.startswith((f"{PROFILE}-", f"{PROFILE}.", f"{PROFILE}_"))
     return earned is not None and (named or pinned or not earned)
 

@@ -4,6 +4,7 @@ Mission: "the page-in path produces a typed page-fault outcome rather than silen
 needed." Rules: "`recall` serves records of the durable stores, never transcript bytes (recorded as `deny`)".
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -134,7 +135,10 @@ def _by_digest(relay: Relay, store: GitStore, digest: str, required: bool, durab
         .first()
     )
     if slug is not None:
-        return _by_pointer(relay, store, Pointer(Kind.MEMORY, slug), required, durability)
+        found = _by_pointer(relay, store, Pointer(Kind.MEMORY, slug), required, durability)
+        if found.raw and hashlib.sha256(found.raw).hexdigest() != digest:
+            return Judged(gone, str(Verdict.DANGLING), f"a memory {slug} that was written over since")
+        return found
     newest = ResetTransaction.objects.filter(old_leg__relay=relay).order_by("-pk").values_list("omitted", flat=True)
     if any(span.get("digest") == digest for omitted in newest[:RESETS] for span in omitted or ()):
         return Judged(FaultVerdict(FaultOutcome.DENY, TRANSCRIPT), str(Verdict.VERIFIED), "an omitted span of a reset")
