@@ -29,7 +29,7 @@ _CHUNK = 65536
 _ANSWERS_CAP = 65536  # bytes that an agent which does not read may leave waiting
 _PEERS_MAX = 32
 _TOOL_ASKS_MAX = 256  # that wait for their answer
-_REPLY_CAP = 1024 * 1024  # bytes of one answer to a use of the query tool
+REPLY_CAP = 1024 * 1024  # bytes of one answer to a use of the query tool
 _QUERIES_MAX = 64  # uses that wait
 
 
@@ -249,7 +249,7 @@ class Channel:
     def reply(self, query: Query, line: bytes) -> bool:
         """Answer one use of the query tool, without ever waiting; False when nobody is there to hear it."""
         peer = query.peer
-        if b"\n" in line or peer.deaf or peer not in self._peers or len(peer.waiting) + len(line) >= _REPLY_CAP:
+        if b"\n" in line or peer.deaf or peer not in self._peers or len(peer.waiting) + len(line) >= REPLY_CAP:
             return False
         peer.waiting += line + b"\n"
         self._send(peer)

@@ -31,6 +31,12 @@ def is_profile(slug: str, *, pinned: bool, earned: bool | None) -> bool:
     return earned is not None and (named or pinned or not earned)
 
 
+def slug_of(path: str, root: str) -> str:
+    """The memory whose file a path of the repository is; "" of any other path. `root`: without slashes at its ends."""
+    name = path.removeprefix(f"{root}/") if root else path
+    return "" if name == path or "/" in name or not name.endswith(".md") else name.removesuffix(".md")
+
+
 def page(
     slug: str, text: str, *, durability: str, evidence: str, by: str, at: datetime, until: datetime | None
 ) -> bytes:

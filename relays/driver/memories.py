@@ -59,7 +59,7 @@ def _at_base(leg: Leg, stores: Stores) -> set[str]:
     root = leg.relay.memory_root.strip("/")
     if not root or leg.relay.memory_root.startswith("/"):
         return set()
-    return {slug for path in stores.git.paths(_base(leg, stores)[0]) if (slug := _slug_of(path, root))}
+    return {slug for path in stores.git.paths(_base(leg, stores)[0]) if (slug := memory.slug_of(path, root))}
 
 
 def _base(leg: Leg, stores: Stores) -> tuple[str, tuple[str, ...]]:
@@ -73,12 +73,6 @@ def _base(leg: Leg, stores: Stores) -> tuple[str, tuple[str, ...]]:
         if behind[place] in ours:
             return behind[place], behind[place + 1 :]
     return cursor, behind
-
-
-def _slug_of(path: str, root: str) -> str:
-    """The slug of a path in a memory folder; "" of any other path."""
-    name = path.removeprefix(f"{root}/")
-    return "" if name == path or "/" in name or not name.endswith(".md") else name.removesuffix(".md")
 
 
 def write(stores: Stores, slug: str, content: bytes) -> str:
@@ -136,7 +130,7 @@ def found(relay: Relay, leg: Leg, stores: Stores) -> Found:
     allowed = {slug for slug, end in done.values_list("slug", "leg__end_sha") if end in behind}
     lost: list[str] = []
     for what, path in changed:
-        slug = _slug_of(path, root)
+        slug = memory.slug_of(path, root)
         if not memorywrite.is_slug(slug) or (slug in allowed and recalling.standing(relay, slug) is None):
             continue
         if what == "D" or (what != "A" and _rewritten(relay, stores, slug, path, base)):

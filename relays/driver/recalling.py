@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from django.utils import timezone
 
+from relays.core import memory
 from relays.core.pointers import Answer, Kind, Pointer, PointerError, Verdict, check_ref
 from relays.core.residency import RECALLABLE, Fault, FaultOutcome, FaultVerdict, judge_fault, state_of
 from relays.driver import reload
@@ -103,10 +104,11 @@ def _scoped(relay: Relay, pointer: Pointer) -> Answer | None:
 
 
 def _tombstoned(relay: Relay, pointer: Pointer) -> str:
-    """Of a memory that has expired: why; "" of everything else."""
-    if pointer.kind is not Kind.MEMORY:
-        return ""
-    row = standing(relay, pointer.ref)
+    """Of a memory that has expired, whether asked for by its slug or as its file: why; "" of everything else."""
+    slug = pointer.ref if pointer.kind is Kind.MEMORY else ""
+    if pointer.kind is Kind.FILE and not relay.memory_root.startswith("/"):
+        slug = memory.slug_of(pointer.ref, relay.memory_root.strip("/"))
+    row = standing(relay, slug) if slug else None
     if row is None or row.expires_at is None or row.expires_at > timezone.now():
         return ""
     return f"expired at {_utc(row.expires_at)}"
