@@ -249,3 +249,9 @@ def test_a_kind_that_is_no_word_is_refused_and_asks_nobody(leg: Supervised) -> N
         found = ask(leg, "recall", kind=kind, ref="README.md", required=True)
         assert not found["ok"] or "record" not in found["answer"] or kind == "file "
     assert not any("\n" in item or "\x1b" in item for gate in GateEpisode.objects.all() for item in gate.items)
+
+
+def test_a_note_that_no_row_can_hold_whole_is_refused_and_not_cut(leg: Supervised) -> None:
+    assert "note" in ask(leg, "ledger_append", refs=["file:README.md"], note="n" * 501)["refused"]
+    row = ask(leg, "ledger_append", refs=["file:README.md"], note="n" * 500)["answer"]["row"]
+    assert LedgerRow.objects.get(pk=row).note == "n" * 500
