@@ -5,6 +5,7 @@ or delete durable memory". What was allowed is carried out by `memory_ops`.
 """
 
 import hashlib
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,13 +13,14 @@ from typing import Any
 from relays.core import memory
 from relays.core.pointers import Kind, Pointer
 from relays.core.vocabulary import Ask
-from relays.driver import effects, gates, recalling, userfacts
+from relays.driver import effects, gates, git, recalling, userfacts
 from relays.driver.changes import INBOX, bump
 from relays.models import NEXT_LEG, Leg, MemoryOperation, Promotion, Relay
 from relays.stores import memorywrite, records
 from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
 from relays.stores.gitrun import text
+from relays.stores.reflog import ReflogEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +65,20 @@ def _at_base(leg: Leg, stores: Stores) -> set[str]:
 
 
 def _base(leg: Leg, stores: Stores) -> tuple[str, tuple[str, ...]]:
-    """(The commit that a leg's own commits stand on, they): its cursor, or the last of our commits behind that, which
-    carried out what a person decided before it began."""
+    """(The commit that a leg's own commits stand on, they): its cursor, or what came behind that before it began: the
+    last commit in which we carried out a person's decision, and where the work tree's HEAD was."""
     cursor = leg.cursor_sha or leg.relay.start_sha
     behind = stores.git.shas_between(cursor, stores.tip)
     rows = MemoryOperation.objects.filter(relay=leg.relay_id).exclude(commit="").order_by("-pk")
-    ours = set(rows.values_list("commit", flat=True)) if behind else set()
+    before = set(rows.values_list("commit", flat=True)) if behind else set()
+    entries: list[ReflogEntry] = []
+    if behind:
+        with suppress(StoreUnavailable):  # a work tree that is gone: what came before the leg counts as its own then
+            entries = git.tree(leg.relay).reflog()
+    if 0 < leg.reflog_lines <= len(entries):
+        before.add(entries[leg.reflog_lines - 1].new)
     for place in range(len(behind) - 1, -1, -1):
-        if behind[place] in ours:
+        if behind[place] in before:
             return behind[place], behind[place + 1 :]
     return cursor, behind
 

@@ -324,6 +324,27 @@ def test_an_allowance_to_remove_is_used_up_by_that_removal(asked: Asked, tmp_pat
     assert relay.waiting and relay.gates[-1].items == ["memory:house was removed or rewritten in commits of leg 2"]
 
 
+@pytest.mark.parametrize("who", ["leg", "person"])
+def test_what_a_person_did_to_memories_before_a_leg_is_not_the_legs_and_what_it_did_after_is(
+    asked: Asked, tmp_path: Path, who: str
+) -> None:
+    def a_person_commits(relay: Any) -> None:
+        place = relay.worktree / ".relay/memory/house.md"
+        if who == "leg":
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text("We write tests.\n")
+        else:
+            place.unlink()
+        git(relay.worktree, "add", "-A")
+        git(relay.worktree, "commit", "-q", "-m", "A person's own")
+
+    remove = [{"do": "remove", "path": ".relay/memory/house.md"}] if who == "leg" else []
+    repo = with_memories(tmp_path, other="x\n") if who == "leg" else house(tmp_path)
+    relay, _ = asked([work(), *DONE], [work("b\n"), *remove, *DONE], repo=repo, between=a_person_commits)
+    found = [item for gate in relay.gates if gate.token == DESTRUCTIVE for item in gate.items]
+    assert found == (["memory:house was removed or rewritten in commits of leg 1"] if who == "leg" else [])
+
+
 def test_a_memory_that_a_person_had_restored_is_a_persons_the_second_time_too(asked: Asked, tmp_path: Path) -> None:
     def refused(relay: Any) -> None:
         refuse(reviewer(), relay.gates[0])
