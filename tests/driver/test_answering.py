@@ -201,6 +201,20 @@ def test_what_a_person_looked_at_cannot_be_changed_behind_the_line_that_asks(leg
     assert MemoryOperation.objects.get().text == "something else"
 
 
+def test_a_statement_that_a_person_looked_at_cannot_be_changed_behind_its_key(leg: Supervised) -> None:
+    weak = {"key": "port", "source": "inferred", "confidence": 0.4}
+    assert ask(leg, "assume", statement="It is 8001.", **weak)["ok"]
+    assert ask(leg, "fact", label="x", backing="file:README.md", assumes=["port"])["answer"]["asked"]
+    gate = GateEpisode.objects.get(token="LOW_CONFIDENCE_ASSUMPTION")
+    shown = gate_report.seen_digest(gate, "")
+    assert ask(leg, "assume", statement="It is 8001.", **weak)["ok"]
+    gate.refresh_from_db()
+    assert gate_report.seen_digest(gate, "") == shown, "said again, it is the same to look at"
+    assert ask(leg, "assume", statement="Nobody needs one.", **weak)["ok"]
+    gate.refresh_from_db()
+    assert gate_report.seen_digest(gate, "") != shown
+
+
 def test_a_flood_of_uses_keeps_the_clock_and_people_waiting_no_longer_than_its_bound(
     leg: Supervised, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
