@@ -292,16 +292,19 @@ def apply(
     if changes.region:
         fields["region"] = list(changes.region)
     if changes.objective:
-        stated = changes.objective
-        fields |= {"pin_id": stated.pin_id, "objective": stated.text, "objective_digest": stated.digest}
+        new = changes.objective
+        fields |= {"pin_id": new.pin_id, "objective": new.text, "objective_digest": new.digest}
     if changes.next_action:
         # a person says what is next: a watch that rested is not told to restore its invariant instead
         fields |= {"idle_tip": "", "idle_issues": ""}
     if fields:
         Relay.objects.filter(pk=relay.pk).update(**fields)
         relay.refresh_from_db()
+    stated: dict[str, dict[str, Any]] = {}  # of each assumption: which statements the person's word is about
     for one in changes.settled:
         if one.became in (settling.CONFIRMED, settling.REFRESHED):
+            if digests := settled.statements(relay, one.subject):
+                stated[one.subject] = {"statements": digests}
             settled.keep(relay, one.subject, one.became)
     mirrors = []
     for act, changed in changes.parts:
@@ -312,7 +315,7 @@ def apply(
             relay=relay,
             gate=gate,
             seen=decision.seen,
-            detail={"of": decision.seq, **changed},
+            detail={"of": decision.seq, **changed, **stated.get(changed.get("key", ""), {})},
         )
         told = {key: value for key, value in changed.items() if key != "policy"}  # that it has by its own snapshot
         mirrors.append(rebaton.Mirror(row.seq, told, changed.get("question", "")))

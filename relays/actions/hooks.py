@@ -142,7 +142,7 @@ def _follow(token: ApiToken, call: hooks.HookCall, now: datetime) -> None:
         HookFollow.objects.filter(pk=row.pk).update(at=now)
         _look_soon(job, call, now)
         return
-    if not path.is_file():
+    if not _is_file(path):
         return  # the program writes it later, and calls again
     # two calls of one session may come at the same moment: one of them begins the follow, the other finds it
     ApiToken.objects.select_for_update().filter(pk=token.pk).first()
@@ -156,7 +156,17 @@ def _follow(token: ApiToken, call: hooks.HookCall, now: datetime) -> None:
     HookFollow.objects.update_or_create(
         agent=AGENT, sid=call.sid, defaults={"path": str(path), "job": new, "user": token.user, "at": now}
     )
+    if job is not None:  # the session writes another file now: the one before is read once more and left
+        Import.objects.filter(pk=job.pk, status__in=jobs.OPEN).update(follow=False)
     _end_the_silent()
+
+
+def _is_file(path: Path) -> bool:
+    """False also for a path that no disk can hold."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _begin(token: ApiToken, path: Path, now: datetime) -> Import:

@@ -29,8 +29,9 @@ _CHUNK = 65536
 _ANSWERS_CAP = 65536  # bytes that an agent which does not read may leave waiting
 _PEERS_MAX = 32
 _TOOL_ASKS_MAX = 256  # that wait for their answer
-_REPLY_CAP = 1024 * 1024  # bytes of one answer to a use of the query tool
+REPLY_CAP = 1024 * 1024  # bytes of one answer to a use of the query tool
 _QUERIES_MAX = 64  # uses that wait
+_TOO_MANY = b'{"ok":false,"refused":"too many uses of the query tool wait: ask again, one after the other"}'
 
 
 class ChannelError(Exception):
@@ -249,7 +250,7 @@ class Channel:
     def reply(self, query: Query, line: bytes) -> bool:
         """Answer one use of the query tool, without ever waiting; False when nobody is there to hear it."""
         peer = query.peer
-        if b"\n" in line or peer.deaf or peer not in self._peers or len(peer.waiting) + len(line) >= _REPLY_CAP:
+        if b"\n" in line or peer.deaf or peer not in self._peers or len(peer.waiting) + len(line) >= REPLY_CAP:
             return False
         peer.waiting += line + b"\n"
         self._send(peer)
@@ -290,7 +291,7 @@ class Channel:
             connection, _ = self._listener.accept()
         except OSError:
             return  # it hung up while it waited
-        if sum(peer.sock is not None for peer in self._peers) >= _PEERS_MAX:
+        if not self._room():
             connection.close()
             return
         connection.setblocking(False)
@@ -326,11 +327,24 @@ class Channel:
         if peer.sock is None or not is_request(line):
             return False
         peer.tool = True
+        query = Query(line, peer)
         if len(self.queries) < _QUERIES_MAX:
-            self.queries.append(Query(line, peer))
-        else:
+            self.queries.append(query)
+        elif not self.reply(query, _TOO_MANY):
             peer.deaf = True
         return True
+
+    def _room(self) -> bool:
+        """Whether one more may connect; the use of the query tool that has had its answer for longest makes room."""
+        if sum(peer.sock is not None for peer in self._peers) < _PEERS_MAX:
+            return True
+        waits = {id(query.peer) for query in self.queries}
+        for peer in self._peers:
+            if peer.tool and peer.sock is not None and not peer.waiting and id(peer) not in waits:
+                peer.deaf = True
+                self._let_go(peer)
+                return True
+        return False
 
     def _send(self, peer: _Peer) -> None:
         while peer.waiting and not peer.deaf:

@@ -15,8 +15,8 @@ from relays.core.querytool import QueryRefused, request_line
 TIMEOUT: Final = 120.0  # seconds for one answer
 ANSWER_BYTES: Final = 1024 * 1024
 ENDED: Final = (
-    "this leg has ended, and its token has expired with it: its line is closed. "
-    "Only a program that a running leg started can use the query tool"
+    "the line is closed: the leg has ended, and its token has expired with it (or, while it runs, too many programs "
+    "hold the line). Only a program that a running leg started can use the query tool"
 )
 
 

@@ -26,8 +26,15 @@ def expiry(durability: str, days: int | None, now: datetime) -> datetime | None:
 def is_profile(slug: str, *, pinned: bool, earned: bool | None) -> bool:
     """Whether a memory is a person's to rewrite: named as a profile, pinned by a person, or there without an agent
     having earned it. `earned`: whether an agent's promotion stands behind the file; None: there is no file."""
+    slug = slug.casefold()
     named = slug == PROFILE or slug.startswith((f"{PROFILE}-", f"{PROFILE}.", f"{PROFILE}_"))
     return earned is not None and (named or pinned or not earned)
+
+
+def slug_of(path: str, root: str) -> str:
+    """The memory whose file a path of the repository is; "" of any other path. `root`: without slashes at its ends."""
+    name = path.removeprefix(f"{root}/") if root else path
+    return "" if name == path or "/" in name or not name.endswith(".md") else name.removesuffix(".md")
 
 
 def page(

@@ -76,7 +76,7 @@ class Recall(Arguments):
 
 class LedgerAppend(Arguments):
     refs: Annotated[list[PointerText], Field(min_length=1, max_length=64, description="what the row points at")]
-    note: Annotated[str, Field(max_length=4096, description="one line; a label, never the only place of a fact")] = ""
+    note: Annotated[str, Field(max_length=500, description="one line; a label, never the only place of a fact")] = ""
     assumes: Assumes = []
 
 

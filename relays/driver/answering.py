@@ -14,6 +14,7 @@ from typing import Any, Final
 from django.db import transaction
 from django.db.models import Max
 
+from relays.agents.channel import REPLY_CAP
 from relays.core import querytool
 from relays.core.events import TOLD, Event
 from relays.core.pointers import one_line
@@ -61,13 +62,14 @@ class Answering:
             said = querytool.read_arguments(request.verb, request.arguments)
             if self._next() >= USES:
                 raise QueryRefused(f"more than {USES} uses of the query tool in one leg: nothing more is answered")
-            told = self._carry_out(request.verb, said, now)
+            answer = _line({"ok": True, "verb": request.verb, "answer": self._carry_out(request.verb, said, now)})
+            if len(answer) >= REPLY_CAP:
+                raise QueryRefused(f"{request.verb}: what it would answer is too large; what it records is recorded")
         except (QueryRefused, StoreUnavailable) as refused:
             why = refused.why if isinstance(refused, QueryRefused) else f"a store did not answer: {refused.evidence}"
             if request is not None and self._token_is_ours(request.token) and self._next() < USES:
                 self._record(request, why, 0, now)
             return _line({"ok": False, "refused": why})
-        answer = _line({"ok": True, "verb": request.verb, "answer": told})
         self._record(request, "", len(answer), now)
         return answer
 

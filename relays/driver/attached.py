@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from django.db import transaction
 
@@ -80,13 +80,10 @@ class Attached:
         """What can still be read without waiting."""
         return self.channel.drain() if self.channel is not None else []
 
-    def queries(self) -> list[Query]:
+    def queries(self) -> Iterator[Query]:
         """The uses of the query tool that wait for their answer, in their order; each is given out once."""
-        if self.channel is None:
-            return []
-        waiting = list(self.channel.queries)
-        self.channel.queries.clear()
-        return waiting
+        while self.channel is not None and self.channel.queries:
+            yield self.channel.queries.popleft()
 
     def waiting_queries(self) -> list[Query]:
         """The same, left where they are."""

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from relays.core import assumptions, promotion, questions
+from relays.core import assumptions, promotion, questions, settling
 from relays.core.pointers import Pointer, PointerError, Verdict, one_line, parse_pointer
 from relays.core.promotion import Outcome
 from relays.core.vocabulary import Ask
 from relays.driver import gates, settled
-from relays.models import NEXT_LEG, OPEN_GATES, Assumption, Event, GateEpisode, Leg, Promotion
+from relays.models import NEXT_LEG, OPEN_GATES, Assumption, Event, GateEpisode, GateState, Leg, Promotion
 from relays.stores.bundle import Stores
 
 #: the step that waits for an ambiguous promotion; no leg does
@@ -79,6 +79,19 @@ def keep_promotions(leg: Leg, judged: Mapping[int, Outcome], now: datetime) -> N
         Promotion.objects.filter(pk=row.pk).update(outcome=judged[row.pk])
         if judged[row.pk] is Outcome.AMBIGUOUS:
             ask(leg, Ask.AMBIGUOUS_MEMORY_PROMOTION, f"memory:{row.slug}", REMEMBERING, now)
+
+
+def restated(leg: Leg, key: str, statement: str) -> None:
+    """Before an assumption is written: where a person is asked about its key, another statement is looked at anew."""
+    gate = GateEpisode.objects.filter(
+        relay=leg.relay_id, token=Ask.LOW_CONFIDENCE_ASSUMPTION, state=GateState.WAITING
+    ).first()
+    if gate is None or one_line(key, settling.KEY_BYTES) not in settling.assumptions_of(gate.items):
+        return
+    rows = Assumption.objects.filter(leg__relay=leg.relay_id, key=key).order_by("-at", "-pk")
+    before = rows.values_list("statement", flat=True).first()
+    if before != statement:
+        gates.shown_anew(gate.pk)
 
 
 def ask(leg: Leg, token: Ask, line: str, blocks: str, now: datetime) -> int:

@@ -218,7 +218,7 @@ class Ending:
         """What the leg wanted to become memory, by evidence that resolves now: the baton carries what was earned."""
         judged = effects.judge_promotions(self.leg, measured.stores)
         lost = memories.found_or_none(self.relay, self.leg, measured.stores)
-        if judged or lost:
+        if judged or lost.slugs:
             with transaction.atomic():
                 self.claim.hold(now)
                 effects.keep_promotions(self.leg, judged, now)

@@ -149,6 +149,7 @@ class Ingest:
             questions.ask(self.leg, event.seq, str(payload["question"]), about=about, step=step, now=at, name=name)
             bump(INBOX)
         elif event.kind == "assumption":
+            effects.restated(self.leg, str(payload["key"])[:200], str(payload["statement"]))
             found = assumptions.assess(payload["source"], payload.get("confidence"))
             Assumption.objects.update_or_create(
                 leg=self.leg,

@@ -130,15 +130,19 @@ def carry_out(relay: Relay) -> None:
     try:
         if tree.branch() != relay.branch or tree.operation():
             return
-        for one in rows:
-            _carry_out(relay, tree, one)
     except StoreUnavailable as error:
-        log.warning("%s: a memory operation waits: %s", relay.pk, error.evidence)
+        log.warning("%s: what was decided of memories waits: %s", relay.pk, error.evidence)
+        return
+    for one in rows:
+        try:
+            _carry_out(relay, tree, one)
+        except StoreUnavailable as error:  # one that cannot be done keeps no other
+            log.warning("%s: %s waits: %s", relay.pk, one.item, error.evidence)
 
 
 def _carry_out(relay: Relay, tree: WorkTree, one: MemoryOperation) -> None:
     stores = reload.stores_for(relay)
-    root = memorywrite.folder(stores.memory_root(), stores.memory_within(), make=True)
+    root = memorywrite.folder(stores.memory_root(), stores.memory_within(), make=True, itself=True)
     now = timezone.now()
     slugs = [one.slug]
     content = b""

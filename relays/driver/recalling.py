@@ -4,6 +4,7 @@ Mission: "the page-in path produces a typed page-fault outcome rather than silen
 needed." Rules: "`recall` serves records of the durable stores, never transcript bytes (recorded as `deny`)".
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from django.utils import timezone
 
+from relays.core import memory
 from relays.core.pointers import Answer, Kind, Pointer, PointerError, Verdict, check_ref
 from relays.core.residency import RECALLABLE, Fault, FaultOutcome, FaultVerdict, judge_fault, state_of
 from relays.driver import reload
@@ -102,10 +104,11 @@ def _scoped(relay: Relay, pointer: Pointer) -> Answer | None:
 
 
 def _tombstoned(relay: Relay, pointer: Pointer) -> str:
-    """Of a memory that has expired: why; "" of everything else."""
-    if pointer.kind is not Kind.MEMORY:
-        return ""
-    row = standing(relay, pointer.ref)
+    """Of a memory that has expired, whether asked for by its slug or as its file: why; "" of everything else."""
+    slug = pointer.ref if pointer.kind is Kind.MEMORY else ""
+    if pointer.kind is Kind.FILE and not relay.memory_root.startswith("/"):
+        slug = memory.slug_of(pointer.ref, relay.memory_root.strip("/"))
+    row = standing(relay, slug) if slug else None
     if row is None or row.expires_at is None or row.expires_at > timezone.now():
         return ""
     return f"expired at {_utc(row.expires_at)}"
@@ -134,7 +137,10 @@ def _by_digest(relay: Relay, store: GitStore, digest: str, required: bool, durab
         .first()
     )
     if slug is not None:
-        return _by_pointer(relay, store, Pointer(Kind.MEMORY, slug), required, durability)
+        found = _by_pointer(relay, store, Pointer(Kind.MEMORY, slug), required, durability)
+        if found.raw and hashlib.sha256(found.raw).hexdigest() != digest:
+            return Judged(gone, str(Verdict.DANGLING), f"a memory {slug} that was written over since")
+        return found
     newest = ResetTransaction.objects.filter(old_leg__relay=relay).order_by("-pk").values_list("omitted", flat=True)
     if any(span.get("digest") == digest for omitted in newest[:RESETS] for span in omitted or ()):
         return Judged(FaultVerdict(FaultOutcome.DENY, TRANSCRIPT), str(Verdict.VERIFIED), "an omitted span of a reset")

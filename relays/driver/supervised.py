@@ -36,6 +36,7 @@ from relays.models.statements import Followed
 
 POLL = 0.4  # seconds between two looks at the database
 BEAT = 2.0  # seconds between two heartbeats
+ANSWERING = 1.0  # seconds that uses of the query tool may take before the clock, the exit and people are looked at
 STOP_GRACE = 10.0  # seconds that an agent has to exit after it was told `stop`
 
 
@@ -184,7 +185,11 @@ class Supervised:
         return tuple(last or ())
 
     def _queries(self) -> None:
-        """Answer the uses of the query tool, after the lines that were read before them, as the agent's own word."""
+        """Answer the uses of the query tool, after the lines that were read before them, as the agent's own word.
+
+        A flood of them keeps neither the clock nor people waiting: what is over waits for the next look.
+        """
+        began = time.monotonic()
         for query in self.line.queries():
             told = self.view.told
             answer = self.answering.answer(query.line, timezone.now())
@@ -192,6 +197,8 @@ class Supervised:
                 self.last_event = time.monotonic()
             self.after_boundary += self.view.told - told
             self.line.reply(query, answer)
+            if time.monotonic() - began >= ANSWERING:
+                return
 
     def _late_lines(self, lines: Iterable[bytes]) -> None:
         """Lines that are kept and asked about no more: the leg is ending, or its supervisor died before."""

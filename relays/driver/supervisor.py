@@ -213,7 +213,7 @@ class Supervisor(Supervised):
             if ended := self._tick():
                 return ended
             if sum(map(len, self.queue)) < WAITING:  # else it waits with its next words, and so cannot end unseen
-                self.queue.extend(self.line.read(0 if self.queue else TICK))
+                self.queue.extend(self.line.read(0 if self.queue or self.line.waiting_queries() else TICK))
 
     def _more_comes(self) -> bool:
         """Whether the agent goes on at once: words that come together are written together.

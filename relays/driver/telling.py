@@ -231,7 +231,7 @@ class Telling:
             return None, False
         try:
             stores = reload.stores_for(self.relay, self.store)
-            return stores, memories.is_profile(self.relay, stores, slug)
+            return stores, memories.is_profile(self.leg, stores, slug)
         except StoreUnavailable as error:
             raise QueryRefused(
                 f"remember: the memory folder does not answer: {error.evidence}; nothing was recorded"

@@ -9,13 +9,16 @@ from relays.core.pointers import Kind, PointerError, check_ref
 from relays.stores.base import StoreUnavailable
 
 
-def folder(root: Path | None, within: Path | None, *, make: bool = False) -> Path:
-    """The memory folder, links resolved. Raises StoreUnavailable where it is not known or leads out of `within`."""
+def folder(root: Path | None, within: Path | None, *, make: bool = False, itself: bool = False) -> Path:
+    """The memory folder, links resolved. Raises StoreUnavailable where it is not known or leads out of `within`, and
+    (`itself`) where a link within the work tree makes another folder of it."""
     if root is None:
         raise StoreUnavailable("no memory folder is known")
     real = Path(os.path.realpath(root))
     if within is not None and not real.is_relative_to(os.path.realpath(within)):
         raise StoreUnavailable("the memory folder leads out of the work tree", where=str(root))
+    if itself and within is not None and real != Path(os.path.realpath(within)) / root.relative_to(within):
+        raise StoreUnavailable("a link lies in the place of the memory folder", where=str(root), fix="remove the link")
     if make:
         try:
             real.mkdir(parents=True, exist_ok=True)
@@ -55,6 +58,15 @@ def remove(root: Path, slug: str) -> bool:
         return False
     except OSError as error:
         raise StoreUnavailable(f"the memory file cannot be removed: {error.strerror}", where=str(place)) from error
+    return True
+
+
+def is_slug(name_: str) -> bool:
+    """Whether a name in the memory folder can be a memory's."""
+    try:
+        check_ref(Kind.MEMORY, name_)
+    except PointerError:
+        return False
     return True
 
 

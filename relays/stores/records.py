@@ -10,6 +10,7 @@ from typing import Final
 
 from relays.core.pointers import Kind, Pointer
 from relays.models import LedgerRow
+from relays.stores import memorywrite
 from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
 from relays.stores.files import Tracked
@@ -67,13 +68,19 @@ def memory_slugs(stores: Stores, most: int) -> list[str]:
     try:
         with os.scandir(root) as entries:
             for entry in entries:
-                if entry.name.endswith(".md") and len(found) < 10_000:
-                    found.append(entry.name.removesuffix(".md"))
+                slug = entry.name.removesuffix(".md")
+                if slug != entry.name and len(found) < 10_000 and _may_be_memory(slug, entry):
+                    found.append(slug)
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
         raise StoreUnavailable(f"the memory folder cannot be read: {error.strerror}", where=str(root)) from error
     return sorted(found)[:most]
+
+
+def _may_be_memory(slug: str, entry: os.DirEntry[str]) -> bool:
+    """Whether it is named like a memory and no folder: whatever else lies there is nobody's memory."""
+    return memorywrite.is_slug(slug) and not entry.is_dir(follow_symlinks=False)
 
 
 def _ledger(stores: Stores, ref: str) -> tuple[str, bytes]:

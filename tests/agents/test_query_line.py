@@ -90,6 +90,23 @@ def test_a_flood_of_uses_that_nobody_answers_is_bounded(channel, connect):
     for _ in range(20):
         channel.wait(0.02)
     assert len(channel.queries) <= 64
+    assert b"too many uses" in tool.recv(100), "what is not taken is said"
+    for _ in range(64):
+        assert channel.reply(channel.queries.popleft(), b'{"ok":true}'), "and what was taken is answered"
+
+
+def test_programs_that_hold_their_line_after_their_answer_do_not_keep_the_next_from_theirs(channel, connect):
+    held = [connect() for _ in range(32)]
+    for tool in held:
+        tool.sendall(request_line("t", "orient", {}) + b"\n")
+    until(channel, 32)
+    while channel.queries:
+        channel.reply(channel.queries.popleft(), b"{}")
+    next_one = connect()
+    next_one.sendall(request_line("t", "orient", {}) + b"\n")
+    until(channel, 1)
+    assert channel.reply(channel.queries.popleft(), b'{"ok":true}')
+    assert next_one.recv(100) == b'{"ok":true}\n'
 
 
 def test_the_client_gets_its_answer_or_the_words_of_the_refusal(channel):

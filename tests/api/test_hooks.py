@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
 
@@ -277,3 +278,26 @@ def test_what_called_and_was_never_read_is_named_and_what_is_old_goes(token_of: 
     assert housekeeping.prune_hooks(now + timedelta(days=29)) == 0
     assert housekeeping.prune_hooks(now + timedelta(days=31)) == 4, "two calls, and the tally of either token"
     assert not HookEvent.objects.exists()
+
+
+def test_a_path_that_no_disk_can_hold_and_a_database_that_does_not_answer_are_bearable(
+    token_of: TokenOf, transcript: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = token_of("sender").secret
+    bearable(post(secret, event("Stop", transcript.parent / f"{'n' * 300}.jsonl")), "kept")
+
+    def locked(*_: object, **__: object) -> None:
+        raise OperationalError("database is locked")
+
+    monkeypatch.setattr(acting.hooks, "read_call", locked)
+    bearable(post(secret, event("Stop", transcript)), "failed")
+
+
+def test_one_session_that_names_many_files_keeps_one_follow(token_of: TokenOf, transcript: Path) -> None:
+    secret = token_of("sender").secret
+    for number in range(4):
+        path = transcript.parent / f"{number}.jsonl"
+        path.write_text("", encoding="utf-8")
+        bearable(post(secret, event("Stop", path)), "kept")
+    followed = [paths[0][-7:] for paths in Import.objects.filter(follow=True).values_list("paths", flat=True)]
+    assert followed == ["3.jsonl"], "the file that a session names last is the one that it writes"

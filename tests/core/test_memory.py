@@ -20,6 +20,7 @@ def test_a_bounded_memory_ends_and_a_durable_one_does_unless_it_was_told_to():
     [
         ("profile", False, True, True),
         ("profile-team", False, True, True),
+        ("Profile-Team", False, True, True),
         ("profile.team", False, False, True),
         ("profiles", False, True, False),
         ("house", True, True, True),
@@ -64,3 +65,19 @@ def test_what_an_allowed_operation_removes():
 def test_each_operation_has_its_own_line():
     lines = {memory.item(act, "s", 0) for act in ("delete", "wipe", "reset", "rewrite", "write", "found")}
     assert len(lines) == 6 and all("\n" not in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("path", "slug"),
+    [
+        (".relay/memory/port.md", "port"),
+        (".relay/memory/a.b.md", "a.b"),
+        (".relay/memory/deep/port.md", ""),
+        (".relay/memory/port.txt", ""),
+        (".relay/memory", ""),
+        ("port.md", ""),
+        (".relay/memory2/port.md", ""),
+    ],
+)
+def test_a_path_is_a_memorys_file_only_in_the_folder_itself(path, slug):
+    assert memory.slug_of(path, ".relay/memory") == slug

@@ -5,6 +5,7 @@ A supervisor that an agent could bring down with a request would lose its leg.
 
 import hashlib
 import json
+import socket
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +16,9 @@ from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from relays.agents.channel import Channel
 from relays.core.querytool import VERBS, request_line
+from relays.driver import supervised
 from relays.driver.claim import kernel_lock, take
 from relays.driver.supervised import Supervised
 from relays.models import (
@@ -196,3 +199,73 @@ def test_what_a_person_looked_at_cannot_be_changed_behind_the_line_that_asks(leg
         row = Promotion.objects.get(slug=slug, outcome="ambiguous")
         assert row.text == "something else"
     assert MemoryOperation.objects.get().text == "something else"
+
+
+def test_a_statement_that_a_person_looked_at_cannot_be_changed_behind_its_key(leg: Supervised) -> None:
+    weak = {"key": "port", "source": "inferred", "confidence": 0.4}
+    assert ask(leg, "assume", statement="It is 8001.", **weak)["ok"]
+    assert ask(leg, "fact", label="x", backing="file:README.md", assumes=["port"])["answer"]["asked"]
+    gate = GateEpisode.objects.get(token="LOW_CONFIDENCE_ASSUMPTION")
+    shown = gate_report.seen_digest(gate, "")
+    assert ask(leg, "assume", statement="It is 8001.", **weak)["ok"]
+    gate.refresh_from_db()
+    assert gate_report.seen_digest(gate, "") == shown, "said again, it is the same to look at"
+    assert ask(leg, "assume", statement="Nobody needs one.", **weak)["ok"]
+    gate.refresh_from_db()
+    assert gate_report.seen_digest(gate, "") != shown
+
+
+def test_a_flood_of_uses_keeps_the_clock_and_people_waiting_no_longer_than_its_bound(
+    leg: Supervised, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervised, "ANSWERING", 0.0)
+    with Channel(tmp_path / "line") as channel, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as way:
+        channel.attach(None)
+        leg.line.channel = channel
+        way.connect(channel.socket_path)
+        way.sendall((request_line(TOKEN, "done_check", {}) + b"\n") * 3)
+        while len(channel.queries) < 3:
+            channel.wait(0.05)
+        for left in (2, 1, 0):
+            leg._queries()
+            assert len(leg.line.waiting_queries()) == left
+        way.settimeout(10)
+        with way.makefile("rb") as answers:
+            assert [json.loads(answers.readline())["ok"] for _ in range(3)] == [True] * 3
+
+
+def test_an_answer_that_is_too_large_for_its_line_is_refused_in_words(leg: Supervised) -> None:
+    deep = Path(leg.relay.repo, *["ü" * 120] * 14)
+    deep.mkdir(parents=True)
+    for number in range(100):
+        (deep / f"{number}").write_text("x")
+    git(Path(leg.relay.repo), "config", "status.showUntrackedFiles", "all")
+    refused = ask(leg, "safe_point")
+    assert refused["ok"] is False and "too large" in refused["refused"]
+    assert ToolUse.objects.get().refused
+
+
+def test_an_expired_memory_is_not_served_as_its_file_either(leg: Supervised) -> None:
+    place = ".relay/memory/port.md"
+    commit(Path(leg.relay.repo), {place: "8001\n"}, "Remember")
+    assert ask(leg, "recall", kind="file", ref=place)["answer"]["outcome"] == "page_in"
+    Promotion.objects.create(
+        leg=leg.leg, seq=1, slug="port", durability="bounded", outcome="promoted", digest="d" * 64, at=timezone.now(),
+        expires_at=timezone.now() - timedelta(days=1),
+    )  # fmt: skip
+    found = ask(leg, "recall", kind="file", ref=place)["answer"]
+    assert found["outcome"] == "continue_with_pointer" and "expired" in found["evidence"] and "record" not in found
+    assert ask(leg, "recall", kind="file", ref="README.md")["answer"]["outcome"] == "page_in"
+
+
+def test_a_kind_that_is_no_word_is_refused_and_asks_nobody(leg: Supervised) -> None:
+    for kind in ("fi\nle", "file\u202e", "\x1b[2Jfile", "FILE", "file ", "transcript\r"):
+        found = ask(leg, "recall", kind=kind, ref="README.md", required=True)
+        assert not found["ok"] or "record" not in found["answer"] or kind == "file "
+    assert not any("\n" in item or "\x1b" in item for gate in GateEpisode.objects.all() for item in gate.items)
+
+
+def test_a_note_that_no_row_can_hold_whole_is_refused_and_not_cut(leg: Supervised) -> None:
+    assert "note" in ask(leg, "ledger_append", refs=["file:README.md"], note="n" * 501)["refused"]
+    row = ask(leg, "ledger_append", refs=["file:README.md"], note="n" * 500)["answer"]["row"]
+    assert LedgerRow.objects.get(pk=row).note == "n" * 500

@@ -4,6 +4,7 @@ Mission, "When Fak Asks Instead Of Guessing"; rules.md, Asks and "Assumption …
 the ask opens", Page fault, and The driver: "each is a decision row that the next baton points at".
 """
 
+import hashlib
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 
 Start = Callable[..., Course]
 END = boundary("Go on.", final=True)
+
+
+def sha(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def leaning(*keys: str) -> list[Step]:
@@ -59,7 +64,7 @@ def test_a_confirmed_assumption_may_be_leaned_on_from_then_on(course: Start) -> 
     assert relay.relay.status == RelayStatus.PARKED
     gate = the_gate(relay, "LOW_CONFIDENCE_ASSUMPTION")
     approve(reviewer(), gate, said=Settling(confirm=["port"]))
-    assert decided(relay, "assumption") == [{"key": "port", "became": "confirmed"}]
+    assert decided(relay, "assumption") == [{"key": "port", "became": "confirmed", "statements": [sha("port is so")]}]
     row = Assumption.objects.get(leg__relay=relay.pk)
     assert (row.source, row.action) == ("user_stated", "use")
     assert status.status(relay.pk)["readout"]["assumptions"] == "use=1 query=0 refresh=0"
@@ -69,6 +74,24 @@ def test_a_confirmed_assumption_may_be_leaned_on_from_then_on(course: Start) -> 
     assert rows(relay) == ["leg 1"], "the same weak assumption stands on a person's word now"
     assert relay.waiting == []
     check_chain()
+
+
+def test_another_statement_under_a_confirmed_key_is_asked_about_anew(course: Start) -> None:
+    """What a person said holds for what was shown to them, whatever an agent calls by its name later."""
+    script = [
+        one | {"statement": "port is so in leg $LEG"} if one.get("kind") == "assumption" else one
+        for one in leaning("port")
+    ]
+    relay = course(**player(script), done="file:goal.txt")
+    relay.step()
+    approve(reviewer(), the_gate(relay, "LOW_CONFIDENCE_ASSUMPTION"), said=Settling(confirm=["port"]))
+    relay.step()
+    assert rows(relay) == [], "another thing was confirmed"
+    approve(reviewer(), the_gate(relay, "LOW_CONFIDENCE_ASSUMPTION"), said=Settling(confirm=["port"]))
+    assert [one["statements"] for one in decided(relay, "assumption")] == [
+        [sha("port is so in leg 0")],
+        [sha("port is so in leg 1")],
+    ]
 
 
 def test_one_that_is_to_be_read_again_stays_barred(course: Start) -> None:
@@ -113,7 +136,7 @@ def test_the_second_of_two_approvers_confirms_nothing_twice(course: Start) -> No
     gate = the_gate(relay, "LOW_CONFIDENCE_ASSUMPTION")
     assert approve(reviewer(), gate).state == "waiting"
     assert approve(Actor(user("sam", "reviewer")), gate).state == "requested"
-    assert decided(relay, "assumption") == [{"key": "port", "became": "confirmed"}]
+    assert decided(relay, "assumption") == [{"key": "port", "became": "confirmed", "statements": [sha("port is so")]}]
 
 
 # ---- UNSERVED_PAGE_FAULT --------------------------------------------------------------------------------------------

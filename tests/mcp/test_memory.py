@@ -259,3 +259,150 @@ def test_a_memory_outside_the_region_is_committed_apart_from_the_work(asked: Ask
     first = {"do": "commit", "path": "src/a.txt", "text": "a\n"}
     _, (said,) = asked([first, remember("kept")], region=["src/**"])
     assert "by itself" in said[0]["do"]
+
+
+def house(tmp_path: Path) -> Path:
+    return with_memories(tmp_path, house="We write tests.\n")
+
+
+@pytest.mark.parametrize("how", ["unlinked", "committed", "another case"])
+def test_a_profile_that_was_taken_away_first_is_not_written_anew_without_a_person(
+    asked: Asked, tmp_path: Path, how: str
+) -> None:
+    slug = "House" if how == "another case" else "house"
+    away = {
+        "unlinked": [{"do": "unlink", "path": ".relay/memory/house.md"}],
+        "committed": [{"do": "remove", "path": ".relay/memory/house.md"}],
+        "another case": [],
+    }[how]
+    _, (said,) = asked([work(), *away, remember(slug, "We write none."), *DONE], repo=house(tmp_path))
+    assert said[0]["outcome"] == "ambiguous" and said[0]["asked"] == DESTRUCTIVE
+    assert not Promotion.objects.filter(outcome="promoted").exists()
+
+
+def test_a_profile_rolled_back_to_what_a_person_has_replaced_is_found(asked: Asked, tmp_path: Path) -> None:
+    old: list[bytes] = []
+
+    def replaced(relay: Any) -> None:
+        """A person pins the memory and allows another text; then a leg writes the first one's bytes back."""
+        place = relay.worktree / ".relay/memory/port.md"
+        if not old:
+            old.append(place.read_bytes())
+            userfacts.add_pin(operator(), relay.pk, "memory:port")
+        else:
+            relay.approve(DESTRUCTIVE)
+            assert b"8002" in place.read_bytes()
+        return {"$OLD": old[0].decode()}  # type: ignore[return-value]
+
+    relay, _ = asked(
+        [work(), remember("port", "8001"), {"do": "add"}, *DONE],
+        [work("b\n"), remember("port", "8002"), *DONE],
+        [{"do": "commit", "path": ".relay/memory/port.md", "text": "$OLD"}, *DONE],
+        between=replaced,
+    )
+    assert "memory:port was removed or rewritten in commits of leg 2" in relay.gates[-1].items
+
+
+def test_an_allowance_to_remove_is_used_up_by_that_removal(asked: Asked, tmp_path: Path) -> None:
+    def allowed_and_made_again(relay: Any) -> None:
+        if relay.waiting:
+            relay.approve(DESTRUCTIVE)
+            place = relay.worktree / ".relay/memory/house.md"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text("We write tests again.\n")
+            git(relay.worktree, "add", "-A")
+            git(relay.worktree, "commit", "-q", "-m", "A person writes it again")
+
+    remove = {"do": "remove", "path": ".relay/memory/house.md"}
+    relay, _ = asked(
+        [work(), remove, *DONE],
+        [work("b\n"), *DONE],
+        [work("c\n"), remove, *DONE],
+        repo=house(tmp_path),
+        between=allowed_and_made_again,
+    )
+    assert relay.waiting and relay.gates[-1].items == ["memory:house was removed or rewritten in commits of leg 2"]
+
+
+@pytest.mark.parametrize("who", ["leg", "person"])
+def test_what_a_person_did_to_memories_before_a_leg_is_not_the_legs_and_what_it_did_after_is(
+    asked: Asked, tmp_path: Path, who: str
+) -> None:
+    def a_person_commits(relay: Any) -> None:
+        place = relay.worktree / ".relay/memory/house.md"
+        if who == "leg":
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text("We write tests.\n")
+        else:
+            place.unlink()
+        git(relay.worktree, "add", "-A")
+        git(relay.worktree, "commit", "-q", "-m", "A person's own")
+
+    remove = [{"do": "remove", "path": ".relay/memory/house.md"}] if who == "leg" else []
+    repo = with_memories(tmp_path, other="x\n") if who == "leg" else house(tmp_path)
+    relay, _ = asked([work(), *DONE], [work("b\n"), *remove, *DONE], repo=repo, between=a_person_commits)
+    found = [item for gate in relay.gates if gate.token == DESTRUCTIVE for item in gate.items]
+    assert found == (["memory:house was removed or rewritten in commits of leg 1"] if who == "leg" else [])
+
+
+def test_a_memory_that_a_person_had_restored_is_a_persons_the_second_time_too(asked: Asked, tmp_path: Path) -> None:
+    def refused(relay: Any) -> None:
+        refuse(reviewer(), relay.gates[0])
+        assert at_tip(relay, "house")
+        refuse(reviewer(), relay.gates[0], seen="", reopen=True)
+        relay.approve(DESTRUCTIVE)
+        assert at_tip(relay, "house"), "to go on is not to allow what was refused"
+
+    remove = {"do": "remove", "path": ".relay/memory/house.md"}
+    relay, _ = asked([work(), remove, *DONE], [work("b\n"), remove, *DONE], repo=house(tmp_path), between=refused)
+    assert relay.gates[-1].items == ["memory:house was removed or rewritten in commits of leg 1"]
+    refuse(reviewer(), relay.gates[-1])
+    assert at_tip(relay, "house"), "it comes back again"
+
+
+def test_what_is_no_memory_neither_stops_a_reset_nor_what_was_allowed_after_it(asked: Asked, tmp_path: Path) -> None:
+    repo = make_repo(
+        tmp_path / "repo",
+        {"README.md": "x\n", ".relay/memory/one.md": "1\n", ".relay/memory/two words.md": "2\n",
+         ".relay/memory/folder.md/x": "3\n"},
+        issues=2,
+    )  # fmt: skip
+    relay, _ = asked(
+        [work(), ["remember", {"act": "reset"}], remember("maybe", "It may be so.", evidence=None), *DONE], repo=repo
+    )
+    relay.approve(DESTRUCTIVE)
+    assert not at_tip(relay, "one") and at_tip(relay, "two words")
+    relay.approve("AMBIGUOUS_MEMORY_PROMOTION")
+    assert at_tip(relay, "maybe")
+    assert not MemoryOperation.objects.filter(done_at=None).exists()
+
+
+def test_what_is_allowed_of_memories_touches_no_other_folder_behind_a_link(asked: Asked, tmp_path: Path) -> None:
+    repo = make_repo(
+        tmp_path / "repo", {"README.md": "x\n", "docs/guide.md": "g\n", ".relay/memory/one.md": "1\n"}, issues=2
+    )
+    relay, _ = asked(
+        [
+            work(),
+            ["remember", {"act": "reset"}],
+            {"do": "swap", "path": ".relay/memory", "to": "../docs"},
+            *DONE,
+        ],
+        repo=repo,
+    )
+    relay.approve(DESTRUCTIVE)
+    assert (relay.worktree / "docs/guide.md").exists(), "a person allowed memories to go, not this folder"
+
+
+def test_a_digest_serves_those_bytes_or_none(asked: Asked) -> None:
+    def digests(relay: Any) -> dict[str, str]:
+        first, second = Promotion.objects.order_by("pk").values_list("digest", flat=True)
+        return {"$FIRST": first, "$SECOND": second}
+
+    _, (_, said) = asked(
+        [work(), remember("port", "8001"), remember("port", "8002"), {"do": "add"}, *DONE],
+        [["recall", {"kind": "digest", "ref": "$FIRST"}], ["recall", {"kind": "digest", "ref": "$SECOND"}]],
+        between=digests,
+    )
+    assert "record" not in said[0] and "written over" in said[0]["evidence"]
+    assert "8002" in said[1]["record"]["text"]

@@ -1,7 +1,8 @@
 """An agent that is the official MCP client: it starts `relay mcp` and plays a script of calls against its own leg.
 
 `client.py OUT SCRIPT`: SCRIPT is JSON, a list of steps by leg number ("*" = any other): `[verb, {arguments}]` a call ·
-`{"do": "commit", "path", "text"}` · `{"do": "remove", "path"}` · `{"do": "event", …}` a line of its own stream ·
+`{"do": "commit", "path", "text"}` · `{"do": "remove", "path"}` · `{"do": "unlink", "path"}` not committed ·
+`{"do": "swap", "path", "to"}` a folder for a link · `{"do": "event", …}` a line of its own stream ·
 `{"do": "quiet"}` first: no event of its own before · `{"do": "turn"}` · `{"do": "boundary"}` ·
 `{"do": "token", "is"}` another token from here on · `{"do": "shell", "args"}` the command line.
 A text may hold `$SHA`, the commit made last, `$RELAY`, and what lies in `OUT/known.json`. Each answer goes to
@@ -11,6 +12,7 @@ A text may hold `$SHA`, the commit made last, `$RELAY`, and what lies in `OUT/kn
 import json
 import os
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -73,10 +75,16 @@ class Agent:
         if what == "commit":
             place = Path(step["path"])
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(step["text"])
+            place.write_text(self.filled(step["text"]))
             self.commit()
         elif what == "remove":
             Path(step["path"]).unlink()
+            self.commit()
+        elif what == "unlink":
+            Path(step["path"]).unlink()
+        elif what == "swap":
+            shutil.rmtree(step["path"])
+            Path(step["path"]).symlink_to(step["to"])
             self.commit()
         elif what == "add":
             self.commit()
