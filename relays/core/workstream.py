@@ -29,8 +29,8 @@ class MainCall:
     """One call of the main chain in its order. `fresh`: the observed carrier cut the window just before it.
 
     `effect`: a durable effect came with it. `price`: which of the prices of the stream holds for it. `told`: the agent
-    reports what it read from the cache. `then`: resident tokens of a call of the carrier's own right after it (a leg that
-    winds down), which is no step; 0 = there was none.
+    reports what it read from the cache. `then`: resident tokens of the carrier's own call right after it (a leg
+    that winds down), which is no step; 0 = there was none.
     """
 
     buckets: Buckets
@@ -97,7 +97,7 @@ def of(calls: Sequence[MainCall], window: int, *, soon: int | None = None) -> St
     for at, call in enumerate(calls):
         cut_next = at < last and calls[at + 1].fresh
         output = call.buckets.output
-        # over a cut nobody can tell what came in: what the call wrote is the least of it; the carrier's own call shows it
+        # over a cut only the carrier's own call tells what came in; without one, what the call wrote is the least of it
         came = max(output, call.then - residents[at])
         new = came if at == last or cut_next else max(0, residents[at + 1] - residents[at])
         part = cold = 0

@@ -286,9 +286,9 @@ def _count(out: Observed, model: str, buckets: Buckets, cost: Decimal | None) ->
 def of_relay(relay: Relay) -> Observed:
     """A relay: all calls of all its legs in their order; each new leg cuts.
 
-    A call that its agent gave no cost is priced by the list where the list knows its model. What a leg does after it was
-    told that only its handing over is missing is the relay's own, as a summary's call is a compaction's: no step of the
-    work, unless it did the leg's first durable thing there. A fixed number of queries.
+    A call that its agent gave no cost is priced by the list where the list knows its model. What a leg does after it
+    was told that only its handing over is missing is the relay's own, as a summary's call is a compaction's: no step of
+    the work, unless it did the leg's first durable thing there. A fixed number of queries.
     """
     legs = list(
         Leg.objects.filter(relay=relay, calls__gt=0).order_by("number").values("pk", "number", "window_tokens", "turns")
