@@ -218,6 +218,15 @@ class Extract:
         known = self.calls.get((call.session, call.key))
         self.calls[call.session, call.key] = call if known is None else merge(known, call)
 
+    def tell(self, about: About) -> None:
+        """What the file says of a session, to which it came back or not: its first and its last time are of all."""
+        known = self.about.get(about.session)
+        if known is not None:
+            about.first_at = min(filter(None, (known.first_at, about.first_at)), default="")
+            about.last_at = max(known.last_at, about.last_at)
+            about.parent = about.parent or known.parent
+        self.about[about.session] = about
+
     def record(self, kind: str, size: int) -> None:
         """One record of this kind with `size` bytes."""
         entry = self.records.get(kind)

@@ -20,6 +20,9 @@ from relays.core.usage import Buckets, resident
 SHORT, LONG = timedelta(minutes=5), timedelta(hours=1)
 #: a prefix that came back shorter by no more than this lost nothing: caches keep whole blocks, ends of turns are redone
 SLACK: Final = 2_048
+#: a window that shrinks by more than both without a record of it is unexplained, as in a session's graph
+DROP_PART: Final = 0.30
+DROP_TOKENS: Final = 10_000
 #: re-reading is looked for in so many calls after a cut; "the share that is read again within 20 calls after it"
 SOON: Final = 20
 
@@ -49,7 +52,8 @@ class Stream:
     `cuts`: after which calls (from 1) the observed carrier cut the window. `busts`: per cut, tokens that were written
     again at the next call because of it. `reread`: per cut, the growth between the first call after it and the first
     durable effect; where none came, see `of`. `lost`: tokens of prefixes that were lost for no reason of the carrier's.
-    `after`: per cut, (resident before, resident after).
+    `after`: per cut, (resident before, resident after). `drops`: how often the window shrank for no recorded reason
+    (cleared, rewound, another session): what another carrier would have held then, nobody can say.
     """
 
     work: Work
@@ -59,6 +63,7 @@ class Stream:
     after: tuple[tuple[int, int], ...] = ()
     lost: int = 0
     peak: int = 0
+    drops: int = 0
 
     def without_reread(self) -> "Stream":
         """The same work without what the observed carrier made it read again: what another carrier starts from.
@@ -121,7 +126,11 @@ def of(calls: Sequence[MainCall], window: int, *, soon: int | None = None) -> St
     work = Work(base, window, tuple(steps), kept, residents[0] - base, min(calls[0].buckets.cache_read, residents[0]))
     reread = tuple(_reread(calls, residents, cut, end, soon) for cut, end in _stretches(cuts, len(calls)))
     peak = max(*residents, *(call.then for call in calls), 0)
-    return Stream(work, tuple(cuts), tuple(busts), reread, tuple(after), lost, peak)
+    drops = sum(
+        not call.fresh and before - now > max(DROP_TOKENS, DROP_PART * before)
+        for call, before, now in zip(calls[1:], residents, residents[1:], strict=False)
+    )
+    return Stream(work, tuple(cuts), tuple(busts), reread, tuple(after), lost, peak, drops)
 
 
 def _gap(before: MainCall, call: MainCall) -> bool:

@@ -41,6 +41,7 @@ class Ground:
     scripted: bool = False
     cuts: tuple[int, ...] = ()
     newest: int = 0  # where only the newest calls are played: how many; 0 = all are
+    dropped: int = 0  # how often the observed window shrank for no recorded reason
 
     @property
     def other(self) -> PolicyName:
@@ -160,6 +161,10 @@ def _compared(result: Result, ground: Ground) -> dict[str, Any]:
     why = result.why
     if ground.scripted:
         verdict, why = "not yet", "its usage figures are the scripted worker's, not a model's"
+    elif ground.dropped:
+        times = f"{ground.dropped} times" if ground.dropped > 1 else "once"
+        why = f"its window shrank {times} without a record of why: what another way would have held then is not known"
+        verdict = "not yet"
     elif relay_side and not ground.cuts:
         verdict, why = "not yet", "no leg was followed by another one yet"
     elif relay_side and not any(step.effect for step in ground.work.steps):
@@ -277,6 +282,7 @@ def as_json(ground: Ground) -> dict[str, Any]:
         "scripted": ground.scripted,
         "cuts": list(ground.cuts),
         "newest": ground.newest,
+        "dropped": ground.dropped,
     }  # fmt: skip
 
 
@@ -320,6 +326,7 @@ def read(base: int, window: int, steps: Sequence[Sequence[int]], more: Mapping[s
         scripted=more["scripted"],
         cuts=tuple(more["cuts"]),
         newest=more["newest"],
+        dropped=more["dropped"],
     )  # fmt: skip
 
 

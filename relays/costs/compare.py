@@ -89,6 +89,7 @@ def _ground(seen: streams.Observed, setting: Setting, bare: Work, relay_side: bo
         scripted=seen.scripted,
         cuts=tuple(cuts),
         newest=len(seen.calls) if seen.left_out else 0,
+        dropped=seen.stream.drops if seen.stream else 0,
     )
 
 

@@ -74,7 +74,7 @@ def asked(values: Mapping[str, str]) -> Asked:
     read: dict[str, Value] = {}
     errors: dict[str, str] = {}
     for name in against.CHOICES:
-        text = values.get(name, "").strip().replace(",", "").replace("_", "")[:40]
+        text = values.get(name, "").replace(",", "").replace("_", "").strip()[:40].strip()
         if not text:
             continue
         texts[name] = text

@@ -41,7 +41,7 @@ class _Session:
         """A metadata record: who, when, and whose child."""
         sid = ident(record.get("sessionId")) or self.named()
         if self.sid and sid != self.sid:  # another session goes on in the same file
-            out.about[self.sid] = self.about()
+            out.tell(self.about())
             self.parent = self.first = self.last = ""
         self.sid = sid
         # a sub-agent's file lies in its session's folder: chats/<parent>/<id>.jsonl
@@ -134,7 +134,7 @@ class GeminiLines:
 
     def take(self) -> Extract:
         if self._session.sid:
-            self._out.about[self._session.sid] = self._session.about()
+            self._out.tell(self._session.about())
         out, self._out = self._out, Extract()
         self._messages.into(self._out)
         return out

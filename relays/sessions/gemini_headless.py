@@ -79,23 +79,19 @@ class GeminiStream:
         elif kind == "tool_result":
             self._result(record, number, at)
         elif kind == "result":
-            self._running = False
-            # taken back here and not only by `take`: another run may begin before this part ends
-            if self._told:
+            if self._told:  # an earlier part said that this run has no result
                 self._out.note(AnomalyKind.NO_RESULT, self._told, 0, NO_RESULT, -1)
                 self._told = ""
+            self._running = False
             self._sum(table(record.get("stats")), number, at)
 
     def take(self) -> Extract:
         out, self._out = self._out, Extract()
-        self._tell(out)
-        unfinished = self._sid if self._running else ""
-        if unfinished != self._told:
-            if self._told:
-                out.note(AnomalyKind.NO_RESULT, self._told, 0, NO_RESULT, -1)
-            if unfinished:
-                out.note(AnomalyKind.NO_RESULT, unfinished, 0, NO_RESULT)
-            self._told = unfinished
+        if self._sid:
+            out.tell(About(self._sid, AGENT, first_at=self._first, last_at=self._last))
+        if self._running and not self._told:
+            out.note(AnomalyKind.NO_RESULT, self._sid, 0, NO_RESULT)
+            self._told = self._sid
         return out
 
     def state(self) -> State:
@@ -109,17 +105,6 @@ class GeminiStream:
             "told": self._told,
         }
 
-    def _tell(self, out: Extract) -> None:
-        """When the session ran, as far as this part says; a session that ran before in it only becomes longer."""
-        if not self._sid:
-            return
-        before = out.about.get(self._sid)
-        first, last = self._first, self._last
-        if before is not None:
-            first = min(filter(None, (first, before.first_at)), default="")
-            last = max(last, before.last_at)
-        out.about[self._sid] = About(self._sid, AGENT, first_at=first, last_at=last)
-
     def _begin(self, record: Mapping[str, Any]) -> None:
         """A run begins; one before it that never told its result stays said."""
         if self._running:
@@ -127,8 +112,8 @@ class GeminiStream:
                 self._out.note(AnomalyKind.NO_RESULT, self._sid, 0, NO_RESULT)
             self._told = ""
         sid = ident(record.get("session_id")) or self._sid
-        if sid != self._sid:
-            self._tell(self._out)
+        if self._sid and sid != self._sid:
+            self._out.tell(About(self._sid, AGENT, first_at=self._first, last_at=self._last))
             self._first = self._last = ""
         self._sid, self._running, self._tools, self._asked = sid, True, [0, 0], {}
 

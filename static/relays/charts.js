@@ -63,6 +63,7 @@
   function adopt(element) {
     var source = document.getElementById(element.dataset.from);
     if (source) take(element, source.textContent);
+    else if (element.dataset.src) fetchFresh(element);   // a refreshed region carries no script, also not one of data
     if (element.dataset.src && element.dataset.topic) body.addEventListener('rs:' + element.dataset.topic, function () { fetchFresh(element); });
     if (window.ResizeObserver) new ResizeObserver(function () { if (element.figure && element.narrow !== element.clientWidth < NARROW) draw(element); }).observe(element);
   }
@@ -70,7 +71,11 @@
   /* a chart that came with a refreshed region */
   document.addEventListener('htmx:afterSettle', function () {
     Array.prototype.forEach.call(document.querySelectorAll('[data-chart]'), function (element) {
-      if (charts.indexOf(element) < 0) { charts.push(element); adopt(element); }
+      if (charts.indexOf(element) >= 0) return;
+      charts.push(element);
+      var table = element.parentNode.querySelector('[data-chart-table]');
+      if (table) table.open = false;
+      adopt(element);
     });
   });
   body.addEventListener('rs-theme', function () { charts.forEach(draw); });

@@ -9,7 +9,7 @@ from relays.models import Boundary, Comparison, Leg, PriceRow, Relay, StoredWork
 from relays.reports import status
 from tests.costs.relays import add_leg, losing_relay, winning_relay
 from tests.report_builders import make_relay
-from tests.session_builders import make_story
+from tests.session_builders import add_calls, make_session, make_story
 
 pytestmark = pytest.mark.django_db
 
@@ -201,6 +201,19 @@ def test_where_the_file_lacks_the_compactions_own_call_the_verdict_says_so() -> 
     row = refresh.compute_session(session)
     assert row.baselines[0]["cost"] is not None
     assert row.verdict_why.endswith("its file lacks 1 of the compactions' own calls: they are left out")
+
+
+def test_a_window_that_shrank_for_no_recorded_reason_has_no_verdict() -> None:
+    session = make_session()
+    add_calls(session, [*range(20_000, 80_000, 2_000), *range(30_000, 70_000, 2_000)])
+    price = PriceRow.objects.create(
+        digest="d", model="m", provider="p", source="site",
+        rates={"input": "5", "cache_read": "0.5", "cache_write_5m": "6.25", "output": "25"},
+    )  # fmt: skip
+    session.call_rows.update(price=price)
+    row = refresh.compute_session(session)
+    assert row.verdict == "not yet"
+    assert row.verdict_why.startswith("its window shrank once without a record of why")
 
 
 def test_a_session_whose_window_is_not_known_says_so() -> None:

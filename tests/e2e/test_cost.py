@@ -26,6 +26,14 @@ from relays.costs import refresh
 from tests.costs.relays import losing_relay, winning_relay
 print(losing_relay().pk, winning_relay().pk)
 refresh.bring_up()
+print(losing_relay().pk)
+"""
+TASK = """
+import sys, django
+django.setup()
+from relays.costs import refresh
+from relays.models import Relay
+refresh.bring_up_relay(Relay.objects.get(pk=sys.argv[1]))
 """
 
 
@@ -43,7 +51,7 @@ class Site:
         }  # fmt: skip
         self.env.pop("DATABASE_URL", None)
         self.run("manage.py", "migrate", "-v0")
-        self.losing, self.winning = self.run("-c", MADE).split()[:2]
+        self.losing, self.winning, self.new = self.run("-c", MADE).split()
         self.log = folder / "web.log"
         with self.log.open("wb") as out:
             self.process = subprocess.Popen(
@@ -147,6 +155,16 @@ def test_a_relay_that_lost_says_so_and_other_parameters_are_one_link(site: Site,
     drawn(page)
     page.goto(shared)
     expect(page.locator(".msg")).to_contain_text("As stored: Cheaper than compaction")
+
+    # what the background task computes is on the open page, charts too
+    page.goto(f"{site.url}/relays/{site.new}/cost/")
+    expect(page.locator("h1")).to_contain_text("not yet")
+    expect(page.locator("[data-chart]")).to_have_count(0)
+    page.wait_for_selector(".live[data-state=live]")
+    site.run("-c", TASK, site.new)
+    expect(page.locator("h1")).to_contain_text("Dearer than compaction by $")
+    expect(page.locator("[data-chart] .main-svg").nth(5)).to_be_attached()
+    drawn(page)
 
     page.set_viewport_size({"width": 360, "height": 800})
     for address in (shared, f"{site.url}/cost/?range=all"):

@@ -3,7 +3,7 @@
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from relays.costs.against import CHOICES
@@ -41,6 +41,7 @@ def test_shares_and_tokens_are_told_apart_by_their_point() -> None:
     assert what_if.asked({}).query == ""
 
 
+@example({"kept": "0" * 39 + " 0"})
 @given(st.dictionaries(st.sampled_from([*CHOICES, "unknown"]), st.text(max_size=60)))
 def test_any_address_is_read_or_answered(values: dict[str, str]) -> None:
     told = what_if.asked(values)

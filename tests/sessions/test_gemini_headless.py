@@ -215,8 +215,9 @@ RECORDS = st.one_of(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(RECORDS, max_size=25), st.sets(st.integers(1, 25)))
+@example([init(sid="s1"), result(gemini_2_5_flash=sums(0, 0)), init(sid="s2"), init(sid="s1")], {1})
 @example([init(sid="s2"), result(), init(sid="s1"), init(sid="s1")], {1})
 @example([init(sid="s2"), result(), init(sid="s1"), init(sid="s2")], {2})
 def test_any_cutting_gives_the_same(records: list[dict[str, Any]], cuts: set[int]) -> None:

@@ -238,7 +238,7 @@ def test_a_database_that_is_cut_gives_nothing_until_it_is_whole(store: Store, tm
         store.message("ses_1", f"m{number:02}", (part,), tokens=usage(1_000, 10))
     whole = store.path.read_bytes()
     copy = tmp_path / "opencode-copy.db"
-    for size in range(100, len(whole), 57):
+    for size in (*range(100, len(whole), 997), *range(len(whole) - 4000, len(whole), 97)):
         copy.write_bytes(whole[:size])
         found = read(copy)
         assert not found.calls and not found.about, f"cut at {size} of {len(whole)}"

@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("relays", "0020_query_tool"),
+        ("relays", "0012_query_tool"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
