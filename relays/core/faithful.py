@@ -55,10 +55,11 @@ def read_again(before: Iterable[str], after: Sequence[Iterable[str]]) -> ReadAga
 
 
 def judge(compactions: Sequence[ReadAgain], rotations: Sequence[Rotation]) -> VerdictLine:
-    """`holds`: after rotations no greater share is read again than after compactions, and no greater share of what was
+    """`holds`: after rotations a smaller share is read again than after compactions, and a smaller share of what was
 
-    made is out of reach. `violated`: one of the two is greater beyond chance (95 %): the relay lost. Else, and below
-    `LEAST` cuts of either kind, `not yet`. A cut of an empty window is none.
+    made is out of reach, both beyond chance (95 %). `violated`: one of the two is greater beyond chance: the relay
+    lost. Winning takes as much as losing does. Else, and below `LEAST` cuts of either kind, `not yet`. A cut of an
+    empty window is none.
     """
     compacted = [one for one in compactions if one.resident]
     read = [one.read for one in rotations if one.read is not None and one.read.resident]
@@ -92,8 +93,7 @@ def judge(compactions: Sequence[ReadAgain], rotations: Sequence[Rotation]) -> Ve
     )
     if again[0] > 0 or missed[0] > 0:
         return VerdictLine("violated", f"the relay lost: {said}", numbers)
-    compacted_share = after_compactions[1] / after_compactions[0]
-    if after_rotations[1] / after_rotations[0] <= compacted_share and lost / made <= compacted_share:
+    if again[1] < 0 and missed[1] < 0:
         return VerdictLine("holds", said, numbers)
     return VerdictLine("not yet", f"too close to tell: {said}", numbers)
 

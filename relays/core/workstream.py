@@ -32,7 +32,8 @@ class MainCall:
     """One call of the main chain in its order. `fresh`: the observed carrier cut the window just before it.
 
     `effect`: a durable effect came with it. `price`: which of the prices of the stream holds for it. `told`: the agent
-    reports what it read from the cache.
+    reports what it read from the cache. `then`: resident tokens of the carrier's own call right after it (a leg
+    that winds down), which is no step; 0 = there was none.
     """
 
     buckets: Buckets
@@ -41,6 +42,7 @@ class MainCall:
     effect: bool = False
     price: int = 0
     told: bool = True
+    then: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,9 @@ def of(calls: Sequence[MainCall], window: int, *, soon: int | None = None) -> St
     for at, call in enumerate(calls):
         cut_next = at < last and calls[at + 1].fresh
         output = call.buckets.output
-        # over a cut nobody can tell what came in: what the call wrote is the least of it
-        new = output if at == last or cut_next else max(0, residents[at + 1] - residents[at])
+        # over a cut only the carrier's own call tells what came in; without one, what the call wrote is the least of it
+        came = max(output, call.then - residents[at])
+        new = came if at == last or cut_next else max(0, residents[at + 1] - residents[at])
         part = cold = 0
         if at and not call.fresh and call.told:
             prefix = min(residents[at - 1], residents[at])
@@ -114,18 +117,20 @@ def of(calls: Sequence[MainCall], window: int, *, soon: int | None = None) -> St
         if at and call.fresh:
             cuts.append(at)
             uncached = residents[at] - call.buckets.cache_read
-            busts.append(max(0, min(residents[at - 1], uncached)))
-            after.append((residents[at - 1], residents[at]))
+            before = max(residents[at - 1], calls[at - 1].then)
+            busts.append(max(0, min(before, uncached)))
+            after.append((before, residents[at]))
         steps.append(Step(new, output, bool(cold), call.effect, call.price, part))
     base = min([residents[0], *(fresh for _, fresh in after)])
     kept = _kept(calls, residents, base)
     work = Work(base, window, tuple(steps), kept, residents[0] - base, min(calls[0].buckets.cache_read, residents[0]))
     reread = tuple(_reread(calls, residents, cut, end, soon) for cut, end in _stretches(cuts, len(calls)))
+    peak = max(*residents, *(call.then for call in calls), 0)
     drops = sum(
         not call.fresh and before - now > max(DROP_TOKENS, DROP_PART * before)
         for call, before, now in zip(calls[1:], residents, residents[1:], strict=False)
     )
-    return Stream(work, tuple(cuts), tuple(busts), reread, tuple(after), lost, max(residents), drops)
+    return Stream(work, tuple(cuts), tuple(busts), reread, tuple(after), lost, peak, drops)
 
 
 def _gap(before: MainCall, call: MainCall) -> bool:

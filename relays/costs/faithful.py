@@ -2,7 +2,7 @@
 
 The rule is `relays.core.faithful`. A compaction's side comes from the files that the calls of imported sessions read
 and wrote (`SessionTouch`); a rotation's from what its leg declared or recalled and what the next leg recalled from its
-stores. Where an agent never reports what it recalls, nothing is known of what its legs read again, and that is said.
+stores. Of a leg that never recalled anything nothing is known: it may have read the same files with its own tools.
 """
 
 from collections import defaultdict
@@ -62,11 +62,10 @@ def rotations(relay: Relay) -> list[Rotation]:
     for pk, seq, kind, ref in PageFault.objects.filter(leg__in=keys).values_list("leg_id", "seq", "kind", "ref"):
         recalled[pk].append((seq, f"{kind}:{ref}"))
         held[pk].add(f"{kind}:{ref}")
-    tells = bool(recalled)
     found: list[Rotation] = []
     for leg, following in zip(legs, legs[1:], strict=False):
         read = None
-        if tells:
+        if following["pk"] in recalled:
             until = soon.get(following["pk"])
             again = [ref for seq, ref in recalled[following["pk"]] if until is None or seq <= until]
             read = faithful.read_again(held[leg["pk"]], [again])

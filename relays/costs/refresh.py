@@ -33,6 +33,8 @@ STANDS: Final = ((2_000, timedelta(seconds=10)), (10_000, timedelta(minutes=2)),
 #: when what failed is tried again
 TRY_AGAIN: Final = timedelta(minutes=2)
 SOME: Final = 20
+#: legs or sessions that are cut in one transaction
+TOGETHER: Final = 10
 
 
 def step(seconds: float = STEP_TAKES) -> str:
@@ -52,8 +54,8 @@ def bring_up(until: float = float("inf")) -> bool:
 
     Days first (they are cheap and every page shows them), then what compactions teach, comparisons, back-tests.
     """
-    done = _all("days of legs", rollups.due_legs, rollups.cut_legs, until)
-    done = _all("days of sessions", rollups.due_sessions, rollups.cut_sessions, until) and done
+    done = _all("days of legs", rollups.due_legs, rollups.cut_legs, until, TOGETHER)
+    done = _all("days of sessions", rollups.due_sessions, rollups.cut_sessions, until, TOGETHER) and done
     done = _one("what was learned", learned.bring_up, until) and done
     done = _all("relays", due_relays, _relays, until) and done
     done = _all("sessions", due_sessions, _sessions, until) and done
@@ -70,8 +72,14 @@ def _one(what: str, act: Callable[[], object], until: float) -> bool:
         return False
 
 
-def _all(what: str, due: Callable[[int], list[Key]], act: Callable[[list[Key]], None], until: float) -> bool:
-    """All that are due, each once, some at a time; one that fails, or is due again, keeps nobody from their turn."""
+def _all(
+    what: str, due: Callable[[int], list[Key]], act: Callable[[list[Key]], None], until: float, together: int = 1
+) -> bool:
+    """All that are due, each once, some at a time; one that fails, or is due again, keeps nobody from their turn.
+
+    `together`: how many are done at once: a site of thousands of legs that was never looked at is done sooner. Where
+    that fails each is tried alone.
+    """
     tried: set[Key] = set()
     failed = False
     while True:
@@ -81,14 +89,22 @@ def _all(what: str, due: Callable[[int], list[Key]], act: Callable[[list[Key]], 
         if not keys:
             return not failed
         tried.update(keys)
-        for key in keys:
+        for start in range(0, len(keys), together):
             if time.monotonic() > until:
                 return False
-            try:
-                act([key])
-            except Exception:  # noqa: BLE001 - as above
-                log.exception("costs: %s %s failed; tried again in the next step", what, key)
-                failed = True
+            failed = not _done(what, keys[start : start + together], act) or failed
+
+
+def _done(what: str, keys: list[Key], act: Callable[[list[Key]], None]) -> bool:
+    """Whether all of them could be done."""
+    try:
+        act(keys)
+    except Exception:  # noqa: BLE001 - as above
+        if len(keys) > 1:
+            return not [key for key in keys if not _done(what, [key], act)]  # each of them, whatever fails
+        log.exception("costs: %s %s failed; tried again in the next step", what, keys[0])
+        return False
+    return True
 
 
 def want(of: Relay | Session) -> Comparison:

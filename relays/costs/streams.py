@@ -7,18 +7,21 @@ they are no steps, and their money is the same whoever carries the main chain.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any, Final
 
 from django.db import connection
 
 from relays.core import pricing, workstream
+from relays.core.boundary import Step
 from relays.core.carryover_prices import Prices
 from relays.core.pricing import Rates
 from relays.core.usage import ZERO, Buckets, add, resident
+from relays.core.vocabulary import Hold
 from relays.core.workstream import MainCall, Stream
 from relays.models import (
+    Boundary,
     Call,
     CostDue,
     Leg,
@@ -34,6 +37,10 @@ from relays.stores.prices import book
 
 #: main calls that are played: of a longer relay the newest ones are compared, and its comparison says so
 MOST_CALLS: Final = 60_000
+#: what a leg is told that has nothing left but to hand over: what it does then no other carrier would have to do
+HANDING_OVER: Final = tuple(
+    f"{Step.WIND_DOWN} {hold}" for hold in (Hold.NOT_EXTERNALIZED, Hold.NO_NEXT_ACTION, Hold.AMBIGUOUS_NEXT_ACTION)
+)
 
 
 @dataclass(slots=True)
@@ -279,7 +286,9 @@ def _count(out: Observed, model: str, buckets: Buckets, cost: Decimal | None) ->
 def of_relay(relay: Relay) -> Observed:
     """A relay: all calls of all its legs in their order; each new leg cuts.
 
-    A call that its agent gave no cost is priced by the list where the list knows its model. A fixed number of queries.
+    A call that its agent gave no cost is priced by the list where the list knows its model. What a leg does after it
+    was told that only its handing over is missing is the relay's own, as a summary's call is a compaction's: no step of
+    the work, unless it did the leg's first durable thing there. A fixed number of queries.
     """
     legs = list(
         Leg.objects.filter(relay=relay, calls__gt=0).order_by("number").values("pk", "number", "window_tokens", "turns")
@@ -289,6 +298,8 @@ def of_relay(relay: Relay) -> Observed:
     effects = dict(
         CostDue.objects.filter(leg__relay=relay, effect_turn__isnull=False).values_list("leg_id", "effect_turn")
     )
+    told_last = Boundary.objects.filter(leg__relay=relay, answer__in=HANDING_OVER).values_list("leg_id", "turn")
+    handing = {(leg_id, turn + 1) for leg_id, turn in told_last}
     calls = Call.objects.filter(leg__relay=relay).order_by("leg__number", "turn", "id")
     columns = (
         "leg_id", "leg__number", "turn", "model", "main", "input_tokens", "cache_read", "cache_write_5m",
@@ -324,6 +335,12 @@ def of_relay(relay: Relay) -> Observed:
                 out.left_out += 1
                 continue
             out.priced = out.priced and index is not None
+            if (pk, turn) in handing and effects.get(pk) != turn and out.calls and not fresh:
+                out.carrying += cost or 0
+                out.carrying_calls += 1
+                out.calls[-1] = replace(out.calls[-1], then=resident(buckets))
+                out.mark(main=False)
+                continue
             out.main += cost or 0
             if fresh and out.calls:
                 out.places.append((out.legs[-1].number, out.legs[-1].turns))

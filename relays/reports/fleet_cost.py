@@ -17,7 +17,7 @@ from django.db.models.functions import Coalesce
 
 from relays.models import Comparison, DayCost, Leg, Relay, Session
 from relays.reports.compared import AS_VERDICT
-from relays.reports.fleet_query import KINDS, Query, matching, matching_legs
+from relays.reports.fleet_query import KINDS, Query, matching, matching_legs, mixed_legs
 
 DRAWN_DAYS = 600  # of the chart: six series of them stay under 4,000 points
 GROUPS = 100  # rows of a table by model, repository or owner
@@ -51,7 +51,10 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """One model, repository or owner. `progress`: verified units of its legs that ended in this time, None = no leg."""
+    """One model, repository or owner. `progress`: verified units of its legs that ended in this time, None = no leg, or
+
+    of a model that legs worked with beside other ones: whose unit it was nobody can tell.
+    """
 
     key: str
     name: str
@@ -251,10 +254,13 @@ _GROUPED = {
 
 
 def by(query: Query, what: str, limit: int | None = None) -> tuple[GroupRow, ...]:
-    """By model, repository or owner (relays alone: nobody drives a session), the dearest first. Two queries."""
+    """By model, repository or owner (relays alone: nobody drives a session), the dearest first. Two queries, three."""
     field, of_leg = _GROUPED[what]
     rows = matching(query).filter(kind="relay") if what == "owner" else matching(query)
     progress = _progress(matching_legs(query), of_leg)
+    if what == "model":
+        for model in matching(query).filter(leg__in=mixed_legs()).order_by().values_list("model", flat=True).distinct():
+            progress.pop(model, None)
     found = _summed(rows.values(field)).order_by("-n_units", "-n_calls", field)[:limit]
     return tuple(
         GroupRow(key, _NAMES[what](key), sums_of(row), progress.get(key))

@@ -6,8 +6,9 @@ Interface, page 7: "by day, model, relay, owner"; days are cut in the fleet's on
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.utils import timezone
 
 from relays.models import DayCost, Leg
@@ -105,7 +106,14 @@ def matching_legs(query: Query) -> QuerySet[Leg]:
     ):  # fmt: skip
         if value:
             found = found.filter(**{field: value})
-    return found
+    # one model's money over units that others worked for, too, would flatter it
+    return found.exclude(pk__in=mixed_legs()) if query.model else found
+
+
+def mixed_legs() -> QuerySet[Any]:
+    """Keys of legs that worked with more than one model, sub-agents included."""
+    found = DayCost.objects.filter(leg__isnull=False).order_by().values("leg").annotate(n=Count("model", distinct=True))
+    return found.filter(n__gt=1).values("leg")
 
 
 def midnight(day: date) -> datetime:

@@ -94,3 +94,9 @@ def test_it_never_speaks_too_early_and_more_reading_never_helps(compactions, leg
     ]
     order = ["violated", "not yet", "holds"]
     assert order.index(judge(compactions, worse).verdict) <= order.index(line.verdict)
+
+
+def test_winning_takes_as_much_as_losing_does():
+    """A little less by chance is no more a verdict than a little more by chance."""
+    better = judge([ReadAgain(20, 5)] * 5, rotations(5, 20, 4))
+    assert (better.verdict, better.what[:17]) == ("not yet", "too close to tell")

@@ -223,3 +223,29 @@ def test_a_session_whose_window_is_not_known_says_so() -> None:
     row = refresh.compute_session(session)
     assert (row.verdict, row.why) == ("not yet", "the window of its model is not known")
     assert row.observed["calls"] == 60
+
+
+def test_what_a_leg_does_only_to_hand_over_is_no_work_of_a_compacting_session() -> None:
+    """A summary's call is charged to compaction; the call that winds a leg down is charged to the relay alone."""
+
+    def made(*, hands_over: bool) -> Comparison:
+        relay = make_relay()
+        for number in range(4):
+            residents = [20_000, *(60_000 + 4_000 * step for step in range(12))]
+            more = [residents[-1] + 400] if hands_over else []
+            leg = add_leg(relay, number, [*residents, *more], effect=2)
+            if hands_over:
+                asked = Boundary.objects.filter(leg=leg, turn=len(residents))
+                asked.update(answer="wind_down RELAY_NOT_EXTERNALIZED")
+        return compared(relay)
+
+    without, handed = made(hands_over=False), made(hands_over=True)
+    more = Decimal(handed.observed["cost"]) - Decimal(without.observed["cost"])
+    assert more > Decimal("0.2")
+    assert handed.observed["carrying_calls"] == 4
+    assert handed.observed["peak_tokens"] == 104_400
+    assert handed.baselines[0]["cost"] == without.baselines[0]["cost"]
+    assert without.saving is not None
+    assert handed.saving == without.saving - more
+    # what is drawn ends at what was paid
+    assert Decimal(handed.series["observed"][-1]) == Decimal(handed.observed["cost"])

@@ -104,3 +104,11 @@ def test_the_verdict_of_a_relay_may_be_that_it_lost(tmp_path: Path, recalled: in
     line = status.verdict_lines(relay)["faithful"]
     assert line.verdict == word
     assert ("the relay lost" in line.what) == (word == "violated")
+
+
+def test_one_leg_that_recalls_says_nothing_of_the_others() -> None:
+    """A leg that never recalls may have read everything again with its own tools: that is not known, not nothing."""
+    relay = rotated(4, 0)
+    PageFault.objects.exclude(leg__number=2).delete()
+    found = faithful.rotations(relay)
+    assert [one.read is not None for one in found] == [False, True, False]

@@ -5,6 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.db.models import Sum
 from django.utils import timezone
 
 from relays import tasks
@@ -210,3 +211,12 @@ def test_the_number_of_queries_does_not_grow_with_the_legs() -> None:
 def test_a_session_without_calls_is_never_due() -> None:
     make_session(first_at=datetime(2026, 5, 1, tzinfo=UTC))
     assert refresh.due_sessions(5) == []
+
+
+def test_legs_of_a_site_that_was_never_looked_at_are_cut_together(django_assert_max_num_queries: Any) -> None:
+    relay = make_relay()
+    for number in range(20):
+        add_leg(relay, number, [20_000, 30_000], effect=1)
+    with django_assert_max_num_queries(600):  # one by one: more than 700
+        assert refresh.bring_up()
+    assert DayCost.objects.filter(relay=relay).aggregate(n=Sum("calls"))["n"] == 40

@@ -244,3 +244,20 @@ def test_the_page_asks_the_same_number_of_questions_whatever_the_fleet(client_of
             text(client, "/cost/")
         counts.append(len(asked))
     assert counts[0] == counts[1] <= 42, counts
+
+
+def test_a_unit_that_several_models_worked_for_is_no_unit_of_the_last_of_them(client_of: ClientOf) -> None:
+    """Its units over the money of one of them would be a price that nobody paid."""
+    mixed = make_leg(make_relay(), 0, resident=[1], reason="RELAY_ROTATED", progress=3, model="small")
+    make_day(mixed, cost="2.00", model="large")
+    make_day(mixed, cost="0.10", model="small")
+    alone = make_leg(make_relay(), 0, resident=[1], reason="RELAY_ROTATED", progress=2, model="only")
+    make_day(alone, cost="1.00", model="only")
+    client = client_of("manager")
+    head, *rows = table(client, "models")
+    units = {row[0]: row[head.index("verified units")] for row in rows}
+    assert units == {"large": "", "only": "2", "small": ""}
+    head, *rows = table(client, "models", "range=all&model=small")
+    assert [row[head.index("verified units")] for row in rows] == [""]
+    assert "3 units" not in text(client, "/cost/?range=all&model=small")
+    assert "5 units" in text(client, "/cost/?range=all")
