@@ -202,7 +202,7 @@ def worktrees() -> Iterator[Finding]:
     living = set(Relay.objects.exclude(status__in=FINAL_STATUSES).values_list("pk", flat=True))
     orphans = [name for name in there if name not in living]
     if orphans:
-        fix = "remove each with `git worktree remove` in its repository when its branch is no longer needed"
+        fix = "`relay clean` removes each whose work lies on a branch; `relay clean --dry-run` says which"
         yield Finding("worktrees", "warning", f"{len(orphans)} of relays that have ended", fix)
     else:
         yield Finding("worktrees", "ok", f"{len(there)} in use")
