@@ -115,6 +115,11 @@ def say(text: object) -> None:
     sys.stderr.flush()
 
 
+def many(number: int, what: str) -> str:
+    """`1 file`, `1,110 calls`."""
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
 def table(rows: list[list[str]], head: list[str]) -> str:
     """Columns for a person, as wide as their widest cell."""
     cells = [head, *[[one_line(cell) for cell in row] for row in rows]]

@@ -34,7 +34,7 @@ def test_the_shape(cli):
 def test_the_words(cli):
     done = cli("import", str(SAMPLES / "claude" / "two-broken-lines.jsonl"))
     said = done.out.decode()
-    assert "1 files, 1 sessions, 68 calls" in said
+    assert "1 file, 1 session, 68 calls" in said
     assert "cache write 5 min 468,925" in said
     assert "broken line × 2" in said
     assert "lower bound" in said

@@ -3,7 +3,7 @@
 import argparse
 
 from relays.management import doctor
-from relays.management.cli import Exit, emit, table
+from relays.management.cli import Exit, emit, many, table
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +15,6 @@ def run(options: argparse.Namespace) -> int:
     data = doctor.as_mapping(findings)
     rows = [[one.state, one.name, one.detail, one.fix] for one in findings]
     count = {state: sum(one.state == state for one in findings) for state in ("failed", "warning")}
-    verdict = f"{count['failed']} failed, {count['warning']} warning{'' if count['warning'] == 1 else 's'}"
+    verdict = f"{count['failed']} failed, {many(count['warning'], 'warning')}"
     emit(data, options.json, f"{table(rows, ['state', 'check', 'found', 'what to do'])}\n{verdict}")
     return Exit.FINE if data["ok"] else Exit.FAILED

@@ -16,7 +16,7 @@ from typing import Any
 
 from django.db import OperationalError, connection
 
-from relays.management.cli import Exit, emit, say
+from relays.management.cli import Exit, emit, many, say
 from relays.management.verbs._reading import bar, real_paths
 from relays.models import Session, SessionFile
 from relays.sessions import jobs, project
@@ -118,7 +118,7 @@ class _Follower:
         if self.options.json:
             emit({"event": "start", "files": files, "sessions": sessions}, True, "")
         else:
-            say(f"following {_many(files, 'file')} of {_many(sessions, 'session')}; Ctrl-C ends it")
+            say(f"following {many(files, 'file')} of {many(sessions, 'session')}; Ctrl-C ends it")
 
     def look(self) -> None:
         """Read what is new and say what changed."""
@@ -148,7 +148,7 @@ class _Follower:
         sessions = _sessions_of(self.sources)
         calls = sum(row["calls"] for row in _rows(sorted(sessions)))
         data = {"event": "end", "why": why, "files": len(self.sources), "sessions": len(sessions), "calls": calls}
-        read = f"{_many(len(self.sources), 'file')} of {_many(len(sessions), 'session')} with {_many(calls, 'call')}"
+        read = f"{many(len(self.sources), 'file')} of {many(len(sessions), 'session')} with {many(calls, 'call')}"
         emit(data, self.options.json, f"{why}: read {read}; the same command goes on from here")
 
     # what they share
@@ -194,7 +194,7 @@ class _Follower:
         }
         resident = "not yet" if now["resident"] is None else str(now["resident"])
         window = f" of {row['window_tokens']}" if row["window_tokens"] else ""
-        calls = f"{_many(now['calls'], 'call')} ({new_calls:+})"
+        calls = f"{many(now['calls'], 'call')} ({new_calls:+})"
         words = f"{row['agent']} {row['sid']}: {calls}, {resident}{window} tokens resident"
         compacted = f", compaction seen ({now['compactions']} in all)" if new_compactions > 0 else ""
         emit(data, self.options.json, words + compacted)
@@ -216,10 +216,6 @@ def _figures(row: dict[str, Any]) -> dict[str, Any]:
     """`resident` is that of the last call of the main chain; None where the session has none yet."""
     points = row["series"].get("points") if isinstance(row["series"], dict) else None
     return {"calls": row["calls"], "resident": points[-1][1] if points else None, "compactions": row["compactions"]}
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _sessions_of(sources: Sequence[int]) -> set[int]:

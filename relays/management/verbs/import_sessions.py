@@ -7,7 +7,7 @@ on from there.
 import argparse
 from typing import Any
 
-from relays.management.cli import Exit, emit, say
+from relays.management.cli import Exit, emit, many, say
 from relays.management.verbs._reading import bar, real_paths
 from relays.sessions import run as reading
 
@@ -74,14 +74,14 @@ def _words(found: dict[str, Any]) -> str:
 
     tokens = found["tokens"]
     lines = [
-        f"{found['files']:,} files, {found['sessions']:,} sessions, {found['calls']:,} calls",
+        f"{many(found['files'], 'file')}, {many(found['sessions'], 'session')}, {many(found['calls'], 'call')}",
         f"tokens: input {tokens['input']:,} · cache read {tokens['cache_read']:,} · cache write 5 min "
         f"{tokens['cache_write_5m']:,} · cache write 1 h {tokens['cache_write_1h']:,} · output {tokens['output']:,}",
-        f"{found['compactions']:,} compactions; at most {found['max_resident_tokens']:,} tokens resident",
+        f"{many(found['compactions'], 'compaction')}; at most {found['max_resident_tokens']:,} tokens resident",
         f"cost: {_cost(found)}",
     ]
     if found["lower_bound_calls"]:
-        calls = f"{found['lower_bound_calls']:,} calls"
+        calls = many(found["lower_bound_calls"], "call")
         lines.append(f"output is only a lower bound: the agent never wrote the final figure of {calls}")
     if found["copied_calls"]:
         lines.append(f"{found['copied_calls']:,} rows repeat a call that counts elsewhere")
@@ -99,6 +99,6 @@ def _cost(found: dict[str, Any]) -> str:
         return "not yet (no call has a price)" if found["calls"] else "not yet (no calls)"
     said = f"$ {float(found['cost']):,.2f} at list prices"
     if found["partial"]:
-        models = ", ".join(f"{model} ({calls:,} calls)" for model, calls in found["unpriced"].items())
+        models = ", ".join(f"{model} ({many(calls, 'call')})" for model, calls in found["unpriced"].items())
         said += f", partial: no price is known for {models}"
     return said
