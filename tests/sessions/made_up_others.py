@@ -38,7 +38,7 @@ def gemini_files(draw: st.DrawFn) -> Files:
             path = f"new/chats/session-{0 if draw(st.booleans()) else number}.jsonl"
             files[path] = [*files.get(path, []), *lines]
             if draw(st.integers(0, 3)) == 0:
-                files[f"copies/session-{number}.jsonl"] = files[path]
+                files[f"copies/chats/session-{number}.jsonl"] = files[path]
     return documents | {path: _torn(draw, lines) for path, lines in files.items()}
 
 
