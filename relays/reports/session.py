@@ -130,6 +130,8 @@ def finding(session: Session, legs: Sequence[SessionLeg | LegMark], would: AsRel
     """The result in one sentence: what happened to the window, then what a relay would have done."""
     if session.unread:
         return "Not read yet: a file of another session names it"
+    if session.projected_at is None and not session.calls:
+        return "No figures yet: its import goes on, or was interrupted and goes on with the same command"
     if not session.main_calls:
         if session.copied_calls:
             return "Only calls that another session made; nothing of its own"

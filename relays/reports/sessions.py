@@ -115,6 +115,7 @@ class Row:
     anomalies: int  # only those that bear on the figures
     assumed: bool  # the window is known of the model, not declared by the agent
     unread: bool  # another session's file names it, nothing of its own was read
+    waits: bool  # what was read of it has no figures yet: its import goes on, or was interrupted
 
     @property
     def over(self) -> bool:
@@ -302,6 +303,7 @@ def _row(session: Any, legs: Mapping[str, Any] | None) -> Row:
         unpriced=session.unpriced_calls, estimated=bool(session.anomalies.get("replay_estimated")),
         anomalies=anomalies.on_figures(session.anomalies),
         assumed=str(session.window_from).upper() != "OBSERVED", unread=session.unread,
+        waits=session.projected_at is None and not session.calls,
     )  # fmt: skip
 
 

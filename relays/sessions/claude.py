@@ -24,7 +24,7 @@ from relays.sessions.claude_known import (
     SYSTEM_SUBTYPES,
 )
 from relays.sessions.claude_usage import SYNTHETIC, Usage
-from relays.sessions.fields import ident, in_utc, moment, money, seconds, table, text, whole
+from relays.sessions.fields import content_id, ident, in_utc, moment, money, seconds, table, text, whole
 from relays.sessions.jsonline import LONG_LINE, parse
 from relays.sessions.reader import Context, State
 from relays.sessions.recent import Recent
@@ -294,7 +294,7 @@ class ClaudeSession:
                 return self._key_before  # the next block of the same answer
         self._row_before = None
         key = ident(identity) or (
-            ident(record.get("requestId")) or ident(record.get("uuid")) or f"line:{row.session}:{number}"
+            ident(record.get("requestId")) or ident(record.get("uuid")) or f"said:{row.session}:{content_id(record)}"
         )
         model = message.get("model")
         if model == SYNTHETIC:
@@ -360,7 +360,7 @@ class ClaudeSession:
         if micro and post is None and pre is not None and saved is not None and saved <= pre:
             post = pre - saved
         trigger = said.get("trigger")
-        uid = ident(record.get("uuid"), 200) or f"{row.session}:line:{number}"
+        uid = ident(record.get("uuid"), 200) or f"{row.session}:said:{content_id(record)}"
         self._out.compactions.setdefault(
             (row.session, uid),
             Compaction(

@@ -13,7 +13,7 @@ from relays.core.meter import About, AnomalyKind, Compaction, Extract
 from relays.sessions import claude_known as known
 from relays.sessions.claude_calls import Calls, Row
 from relays.sessions.claude_usage import SYNTHETIC, Usage
-from relays.sessions.fields import ident, moment, money, table, text, whole
+from relays.sessions.fields import content_id, ident, moment, money, table, text, whole
 from relays.sessions.jsonline import parse
 from relays.sessions.reader import Context, State
 
@@ -118,7 +118,7 @@ class ClaudeStream:
             ident(message.get("id"))
             or ident(record.get("request_id"))
             or ident(record.get("uuid"))
-            or f"line:{row.session}:{row.line}"
+            or f"said:{row.session}:{content_id(record)}"
         )
         if message.get("model") != SYNTHETIC:
             self._figures(row, key, message.get("model"), message.get("usage"), final=False)
@@ -176,7 +176,7 @@ class ClaudeStream:
     def _boundary(self, record: Mapping[str, Any], row: Row) -> None:
         said = table(record.get("compact_metadata"))
         trigger = said.get("trigger")
-        uid = ident(record.get("uuid"), 200) or f"{row.session}:line:{row.line}"
+        uid = ident(record.get("uuid"), 200) or f"{row.session}:said:{content_id(record)}"
         self._out.compactions.setdefault(
             (row.session, uid),
             Compaction(

@@ -5,6 +5,7 @@ beginning and a digest, so that two different ones stay different.
 """
 
 import hashlib
+import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
@@ -47,6 +48,11 @@ def ident(value: object, limit: int = ID_CHARS) -> str:
         return value
     digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return f"{text(value, limit - 17)}~{digest}"
+
+
+def content_id(record: Mapping[str, Any]) -> str:
+    """What a record without any identifier is known by: its content, which a copy repeats at whatever line."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()[:24]
 
 
 def tokens(source: Mapping[str, Any], name: str, out: Extract, session: str, line: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from relays.core.meter import Act, ActKind, AnomalyKind, Compaction, Extract, Seen
 from relays.core.usage import Buckets
 from relays.sessions import shell
-from relays.sessions.fields import REF_CHARS, ident, moment, rows, table, text, tokens, whole
+from relays.sessions.fields import REF_CHARS, content_id, ident, moment, rows, table, text, tokens, whole
 from relays.sessions.jsonline import written_size
 
 #: messages that may still be rewritten; a rewrite of an older one counts anew what it added to the window
@@ -77,7 +77,7 @@ class Messages:
             self._out.note(AnomalyKind.UNKNOWN_TYPE, session, line, kind)
         for key in message.keys() - _KEYS:
             self._out.note(AnomalyKind.UNKNOWN_KEY, session, line, text(key))
-        name = ident(message.get("id")) or f"line:{line}"
+        name = ident(message.get("id")) or f"said:{content_id(message)}"
         if not listed:
             self._out.record("assistant text" if kind == "gemini" else f"{kind} text", _size(message))
         if kind == "gemini":

@@ -84,7 +84,8 @@ def test_what_was_stored_stays_and_the_same_command_goes_on(
     code, out, err = interrupted(process_env, folder, worth)
     assert (code, out) == (130, "")
     assert err == (
-        "import: interrupted: 2 of 22 files read; what was stored stays, and the same command goes on from there\n"
+        "import: interrupted: 2 of 22 files read; what was stored stays, and the same command goes on from there"
+        " (sessions without figures get them then)\n"
     )
     read = set(SourceFile.objects.filter(status="read").values_list("pk", "read_at"))
     assert len(read) == 2, "one batch was stored, and no half of another"

@@ -71,7 +71,7 @@ def claude(files: Mapping[str, bytes]) -> dict[str, Right]:
             if record.get("type") == "system" and record.get("subtype") == "compact_boundary":
                 marks.append((session, record["uuid"], path, number))
             if record.get("type") == "assistant":
-                row = _claude_row(record, path, number)
+                row = _claude_row(record, path)
                 if row is not None:
                     rows.append((session, row[0], row[1], path, number, row[2], record["message"]["model"], at or ""))
     found: dict[str, Right] = defaultdict(Right)
@@ -140,7 +140,7 @@ def _records(content: bytes) -> list[tuple[int, dict[str, Any]]]:
     return found
 
 
-def _claude_row(record: Mapping[str, Any], path: str, number: int) -> tuple[str, bool, dict[str, int]] | None:
+def _claude_row(record: Mapping[str, Any], path: str) -> tuple[str, bool, dict[str, int]] | None:
     message = record["message"]
     usage = message.get("usage")
     if not usage or message.get("model") == "<synthetic>":
@@ -148,7 +148,7 @@ def _claude_row(record: Mapping[str, Any], path: str, number: int) -> tuple[str,
     key = message.get("id") or record.get("requestId") or record.get("uuid")
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
     if key is None:
-        key = f"line {number} of {record['sessionId']}"  # it has nothing else that it could be known by
+        key = json.dumps(record, sort_keys=True)  # it has nothing else that it could be known by
     if not any(usage.get(name) for name in names):
         return None
     split = usage.get("cache_creation") or {}

@@ -67,11 +67,11 @@ def gemini(files: Mapping[str, bytes]) -> dict[str, Right]:
     sessions: set[str] = set()
     marks: set[tuple[str, str]] = set()
     for path, content in files.items():
-        for session, number, message in _gemini_messages(path, content):
+        for session, message in _gemini_messages(path, content):
             sessions.add(session)
             if message is None:
                 continue
-            name = message.get("id") or f"line:{number}"
+            name = message.get("id") or json.dumps(message, sort_keys=True)
             if message.get("type") == "info" and "ompressed from" in str(message.get("content")):
                 marks.add((session, name))
             if message.get("type") == "gemini" and isinstance(message.get("tokens"), dict):
@@ -83,28 +83,28 @@ def gemini(files: Mapping[str, bytes]) -> dict[str, Right]:
     return found
 
 
-def _gemini_messages(path: str, content: bytes) -> Iterator[tuple[str, int, dict[str, Any] | None]]:
+def _gemini_messages(path: str, content: bytes) -> Iterator[tuple[str, dict[str, Any] | None]]:
     if path.endswith(".json"):
         document = json.loads(content)
-        yield document["sessionId"], 0, None
-        for number, message in enumerate(document["messages"], 1):
-            yield document["sessionId"], number, message
+        yield document["sessionId"], None
+        for message in document["messages"]:
+            yield document["sessionId"], message
         return
     session = ""
-    for number, record in _records(content):
+    for _, record in _records(content):
         if "$set" not in record and "$rewindTo" not in record and "id" not in record and "sessionId" in record:
             session = record["sessionId"]
-            yield session, number, None
+            yield session, None
             continue
         session = session or PurePath(path).stem
         if "$set" in record:
             for message in record["$set"].get("messages", []):
-                yield session, number, message
-            yield session, number, None
+                yield session, message
+            yield session, None
         elif "id" in record or record.get("type") in ("user", "gemini"):
-            yield session, number, record
+            yield session, record
         else:
-            yield session, number, None
+            yield session, None
 
 
 def _gemini_used(used: Mapping[str, int]) -> dict[str, int]:

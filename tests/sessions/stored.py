@@ -50,7 +50,10 @@ def _texts(model: type[Model]) -> Iterable[str]:
     encoder = DjangoJSONEncoder(sort_keys=True)
     columns = [field.attname for field in model._meta.concrete_fields if field.attname not in LEFT_OUT]
     names = [NAMED.get(column, column) for column in columns]
-    for row in model._default_manager.values(*names):
+    rows = model._default_manager.all()
+    if model is PriceRow:  # of a price that a call had only until more of it was read, the row stays
+        rows = rows.filter(pk__in=SessionCall.objects.exclude(price=None).values("price"))
+    for row in rows.values(*names):
         yield encoder.encode(row)
 
 

@@ -8,11 +8,13 @@ from django.test import Client
 
 
 @pytest.fixture(autouse=True)
-def nothing_kept() -> None:
-    from relays.views.parts import regions
+def nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    from relays.views import parts
 
-    regions.clear()
+    parts.regions.clear()
     cache.clear()
+    # a region is rendered anew where ten seconds end between two looks: here only a change does that
+    monkeypatch.setattr(parts, "AGES", 10**12)
 
 
 @pytest.fixture

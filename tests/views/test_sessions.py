@@ -188,6 +188,13 @@ def test_a_session_that_another_ones_file_names_is_not_read_yet(client_of: Clien
     assert "its file was not read" not in text(manager, "/sessions/")
 
 
+def test_what_an_interrupted_import_left_without_figures_is_not_told_as_nothing(client_of: ClientOf) -> None:
+    session = make_session(projected_at=None)
+    manager = client_of("manager")
+    assert "No figures yet: its import goes on, or was interrupted" in text(manager, f"/sessions/{session.pk}/")
+    assert "its import did not end" in text(manager, "/sessions/")
+
+
 def test_parts_are_the_page_in_pieces_and_are_not_sent_twice(client_of: ClientOf) -> None:
     session, _ = make_story()
     client = client_of("manager")

@@ -64,7 +64,10 @@ def _interrupted(far: reading.Progress | None, as_json: bool) -> int:
         sizes = {"bytes_done": far.bytes_done if far else 0, "bytes_total": far.bytes_total if far else None}
         emit({"interrupted": True, **counts, **sizes}, True, "")
     read = f"{done:,} of {whole:,} files read" if whole is not None else "nothing read yet"
-    say(f"import: interrupted: {read}; what was stored stays, and the same command goes on from there")
+    say(
+        f"import: interrupted: {read}; what was stored stays, and the same command goes on from there"
+        " (sessions without figures get them then)"
+    )
     return INTERRUPTED
 
 
