@@ -57,7 +57,7 @@ def test_who_has_no_role_may_not_and_a_stored_word_of_before_counts_as_the_defau
     assert client_of().get("/layout/").status_code == 403
     client = client_of("manager")
     client.post("/layout/", {"density": "compact", "first_tab": "batons"})
-    Layout.objects.update(density="from before", first_tab="gone", closed=["gone", "pin"])
+    Layout.objects.update(density="before", first_tab="gone", closed=["gone", "pin"])
     assert 'data-density="roomy" data-closed="pin"' in body(client)
 
 
