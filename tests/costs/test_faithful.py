@@ -31,12 +31,12 @@ def session_file(folder: Path, compactions: int, again: int) -> Path:
             resident += 2_000
 
     for number in range(compactions):
-        files = [f"/work/project/{number}-{one}.py" for one in range(10)]
+        files = [f"/srv/project/{number}-{one}.py" for one in range(10)]
         read(*files)
         records.append(boundary(len(records) + 1, {"trigger": "auto", "preTokens": resident}))
         resident = 40_000
         read(*files[:again])
-        read(*(f"/work/project/other-{number}-{one}.py" for one in range(20 - again)))
+        read(*(f"/srv/project/other-{number}-{one}.py" for one in range(20 - again)))
         read(*files[again:])
         records.append(boundary(len(records) + 1, {"trigger": "auto", "preTokens": resident}))
         resident = 40_000

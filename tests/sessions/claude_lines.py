@@ -28,7 +28,7 @@ def record(kind: str, n: int, **more: Any) -> dict[str, Any]:
         "type": kind,
         "uuid": f"uuid-{n}",
         "timestamp": stamp(n),
-        "cwd": "/work/project",
+        "cwd": "/srv/project",
         "sessionId": SESSION,
         "version": "2.1.226",
         "gitBranch": "main",

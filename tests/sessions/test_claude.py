@@ -306,12 +306,12 @@ def test_what_a_session_durably_did() -> None:
 def test_what_the_file_says_of_its_session() -> None:
     found = session(
         said(5),
-        said(3, cwd="/work/other", gitBranch="next"),
+        said(3, cwd="/srv/other", gitBranch="next"),
         {"type": "cost-state", "totalCostUSD": 0.146907, "sessionId": SESSION},
         {"type": "continued-in", "continuedInSessionId": "later", "sessionId": SESSION},
     )
     about = found.about[SESSION]
-    assert (about.cwd, about.branch, about.version) == ("/work/other", "next", "2.1.226")
+    assert (about.cwd, about.branch, about.version) == ("/srv/other", "next", "2.1.226")
     assert (about.first_at, about.last_at, about.reported_cost) == (stamp(3), stamp(5), "0.146907")
     assert (about.copy_hint, about.parent) == (False, "")
     assert (found.about["later"].copy_hint, found.about["later"].parent) == (True, SESSION)

@@ -125,12 +125,12 @@ def test_a_child_without_its_parents_history_is_all_its_own() -> None:
 
 
 def test_what_the_parent_did_is_not_the_childs_deed() -> None:
-    patch = event("patch_apply_end", call_id="c", success=True, changes={"/work/a.py": {}})
+    patch = event("patch_apply_end", call_id="c", success=True, changes={"/srv/a.py": {}})
     old = event("task_started", turn_id="t1", started_at=1)
     new = event("task_started", turn_id="t2", started_at=1777629700)
-    mine = event("patch_apply_end", call_id="d", success=True, changes={"/work/b.py": {}})
+    mine = event("patch_apply_end", call_id="d", success=True, changes={"/srv/b.py": {}})
     found = read("codex-rollout", lines(meta("child", forked_from_id="old"), meta("old"), old, patch, new, mine))
-    assert [act.ref for act in found.acts.values()] == ["/work/b.py"]
+    assert [act.ref for act in found.acts.values()] == ["/srv/b.py"]
 
 
 def test_t14_an_unchanged_total_is_no_call_and_a_fall_begins_a_new_epoch() -> None:
@@ -236,10 +236,10 @@ def test_every_way_of_saying_that_a_tool_failed(output: object) -> None:
 def test_a_patch_that_succeeded_names_its_files_once() -> None:
     asked = item("custom_tool_call", name="apply_patch", call_id="a", input="*** Begin Patch\n*** Add File: x.py\n")
     answer = item("custom_tool_call_output", call_id="a", output="ok")
-    ended = event("patch_apply_end", call_id="a", success=True, changes={"/work/x.py": {}})
+    ended = event("patch_apply_end", call_id="a", success=True, changes={"/srv/x.py": {}})
     assert [act.ref for act in read("codex-rollout", lines(meta(), asked, answer)).acts.values()] == ["x.py"]
     assert [act.ref for act in read("codex-rollout", lines(meta(), asked, ended, answer)).acts.values()] == [
-        "/work/x.py"
+        "/srv/x.py"
     ]
 
 

@@ -39,7 +39,7 @@ def test_a_call_without_a_time_and_the_act_of_a_sub_agent_leave_the_session_its_
     agent = {"isSidechain": True, "agentId": "b"}
     written(
         tmp_path / SESSION / "subagents" / "agent-b.jsonl",
-        answer(1, "s", usage(5), asks("t", "Write", file_path="/work/project/made.py"), **agent, timestamp=stamp(2)),
+        answer(1, "s", usage(5), asks("t", "Write", file_path="/srv/project/made.py"), **agent, timestamp=stamp(2)),
         result(2, "t", **agent),
     )
     outcome = import_paths([tmp_path])

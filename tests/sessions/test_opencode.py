@@ -137,8 +137,8 @@ def test_each_step_is_a_call_with_its_own_tools(store: Store) -> None:
         tool("bash", "completed", {"command": "git commit -m 'fix #7'"}, "[main 1a2b3c4] fix #7", exit=0),
         tool("bash", "completed", {"command": "false"}, "", exit=1),
         finish(usage(100, 10)),
-        tool("edit", "completed", {"filePath": "/work/a.py"}),
-        tool("write", "error", {"filePath": "/work/b.py"}),
+        tool("edit", "completed", {"filePath": "/srv/a.py"}),
+        tool("write", "error", {"filePath": "/srv/b.py"}),
         {"type": "odd"},
         finish(usage(200, 20)),
     )
@@ -151,7 +151,7 @@ def test_each_step_is_a_call_with_its_own_tools(store: Store) -> None:
     assert {(act.kind, act.ref) for act in found.acts.values()} == {
         ("commit", "1a2b3c4"),
         ("issue", "#7"),
-        ("file", "/work/a.py"),
+        ("file", "/srv/a.py"),
     }
     assert [(one.kind.value, one.detail) for one in found.anomalies.values()] == [("unknown_type", "part/odd")]
 
@@ -317,7 +317,7 @@ def test_2x_answers_are_calls_with_reasoning_beside_output(newer: Newer) -> None
         "ses_1", "msg_3", usage(100, 10, 30, cached=40, written=5),
         {"type": "text", "text": "done"},
         tool("bash", "completed", {"command": "git commit -m 'fix #7'"}, "[main 1a2b3c4] fix #7", exit=0),
-        tool("edit", "completed", {"filePath": "/work/a.py"}),
+        tool("edit", "completed", {"filePath": "/srv/a.py"}),
         tool("bash", "error", {"command": "false"}),
         snapshot={"files": ["b.py"]}, cost=0.5,
     )  # fmt: skip
@@ -333,7 +333,7 @@ def test_2x_answers_are_calls_with_reasoning_beside_output(newer: Newer) -> None
     assert (call.reasoning, call.lower_bound, call.tools, call.tool_errors) == (30, False, 3, 1)
     assert set(call.fill) == {"user text", "user file", "synthetic text"}
     assert {(act.kind, act.ref) for act in found.acts.values()} == {
-        ("commit", "1a2b3c4"), ("issue", "#7"), ("file", "/work/a.py"), ("file", "b.py"),
+        ("commit", "1a2b3c4"), ("issue", "#7"), ("file", "/srv/a.py"), ("file", "b.py"),
     }  # fmt: skip
     assert found.about["ses_1"].cwd == "/work"
     assert not found.anomalies
@@ -401,7 +401,7 @@ def legacy(storage: Path, *, older: bool = False) -> dict[str, Any]:
             "id": name, "sessionID": "ses_1", "role": "assistant", "time": time, "modelID": "claude-sonnet-4-5",
             "providerID": "anthropic", "tokens": used, "cost": 0.25,
         }  # fmt: skip
-        state = {"status": "completed", "input": {"filePath": f"/work/{number}.py"}, "output": "ok"}
+        state = {"status": "completed", "input": {"filePath": f"/srv/{number}.py"}, "output": "ok"}
         parts = [
             {"id": "prt_1", "sessionID": "ses_1", "messageID": name, "type": "tool", "tool": "write", "state": state},
             {
@@ -441,7 +441,7 @@ def test_the_files_before_the_database_and_an_export_are_found_and_count_once(tm
         "ses_1", "/work", "0.9.1", "0.5",
     )  # fmt: skip
     assert (session.max_resident, session.anomalies) == (191, {})
-    assert set(SessionAct.objects.values_list("kind", "ref")) == {("file", "/work/0.py"), ("file", "/work/1.py")}
+    assert set(SessionAct.objects.values_list("kind", "ref")) == {("file", "/srv/0.py"), ("file", "/srv/1.py")}
     (tmp_path / "export.json").write_text("Exporting session: ses_1\n" + json.dumps(whole, indent=2) + "\n")
     again = totals(import_paths([tmp_path]).sources)
     assert (again["sessions"], again["calls"], again["tokens"], again["cost"]) == (

@@ -82,8 +82,8 @@ def verdicts(leg: SessionLeg) -> dict[str, str]:
 
 
 def test_legs_are_written_with_the_acts_up_to_their_end() -> None:
-    session = make_session("/work/repo")
-    act(session, "file", "/work/repo/src/a.py", call="k2")
+    session = make_session("/srv/repo")
+    act(session, "file", "/srv/repo/src/a.py", call="k2")
     act(session, "file", "/elsewhere/b.txt", call="k4", line=2)
     act(session, "issue", "#4", call="k1", line=3)
     act(session, "commit", "abc1234", minute=25, line=4, call="of a sub-agent")
