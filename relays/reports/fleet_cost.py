@@ -103,7 +103,7 @@ class WorkRow:
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """Saved and lost against the baselines, over whole relays that worked in this time. `lost` is 0 or below."""
+    """Saved and lost against the baselines, over whole relays that worked in this time; neither is below 0."""
 
     saved: Decimal
     lost: Decimal
@@ -113,7 +113,7 @@ class Against:
 
     @property
     def net(self) -> Decimal:
-        return self.saved + self.lost
+        return self.saved - self.lost
 
     @property
     def decided(self) -> bool:
@@ -345,7 +345,7 @@ def _against(rows: QuerySet[DayCost], kind: str) -> Against:
         open=Count("pk", filter=Q(verdict="not yet")),
     )  # fmt: skip
     return Against(
-        told["saved"] or Decimal(0), told["lost"] or Decimal(0), told["cheaper"], told["dearer"], told["open"]
+        told["saved"] or Decimal(0), -(told["lost"] or Decimal(0)), told["cheaper"], told["dearer"], told["open"]
     )
 
 
