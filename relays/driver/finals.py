@@ -5,8 +5,10 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from django.db.models import F
+
 from relays.core.vocabulary import Reason, StopReason
-from relays.driver import budgets, gates, leases
+from relays.driver import budgets, gates, leases, progress
 from relays.driver.changes import change_leg, change_relay
 from relays.models import Leg, LegState, Relay, RelayStatus, Request
 
@@ -75,7 +77,9 @@ def idle(relay_id: str, *, frm: Iterable[str], now: datetime, tip: str, issues: 
     if moved:
         gates.confirm(relay_id, now)
         # what it may have made in a start that failed was judged with everything else: nothing is its own any more
-        Leg.objects.filter(relay_id=relay_id, state=LegState.PENDING).update(cursor_sha="")
+        for leg in Leg.objects.filter(relay_id=relay_id, state=LegState.PENDING):
+            _keep_unseen(leg, now)
+        Leg.objects.filter(relay_id=relay_id, state=LegState.PENDING).update(cursor_sha="", progress=None)
     return moved
 
 
@@ -84,7 +88,15 @@ def _cleared(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _let_go(relay_id: str, now: datetime) -> None:
-    for pk in Leg.objects.filter(relay_id=relay_id, state=LegState.PENDING).values_list("pk", flat=True):
-        change_leg(pk, LegState.VOID, frm=[LegState.PENDING])
+    for leg in Leg.objects.filter(relay_id=relay_id, state=LegState.PENDING):
+        if change_leg(leg.pk, LegState.VOID, frm=[LegState.PENDING]):
+            _keep_unseen(leg, now)
     gates.supersede_open(relay_id, now)
     leases.release(relay_id)
+
+
+def _keep_unseen(leg: Leg, now: datetime) -> None:
+    """What a leg made in a start that failed is its own, though none of it follows: "one commit, one leg"."""
+    if leg.progress:
+        progress.keep(leg, leg.progress_detail)
+        Relay.objects.filter(pk=leg.relay_id).update(progress_total=F("progress_total") + leg.progress, progress_at=now)

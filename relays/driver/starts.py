@@ -9,6 +9,7 @@ from relays.core.vocabulary import Cause, Reason
 from relays.driver import asked, gates
 from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, topic
 from relays.driver.claim import Claim
+from relays.driver.progress import Made
 from relays.models import Leg, LegState, Relay, RelayStatus
 
 STARTS = 3  # failed starts before a person is asked
@@ -45,8 +46,13 @@ def runs_again(relay_id: str, leg_pk: int, now: datetime) -> None:
         Leg.objects.filter(pk=leg_pk).update(charged_until=now)
 
 
-def back_to_pending(leg: Leg, claim: Claim, error: str) -> None:
-    """No first event came: the leg may be started again."""
+def back_to_pending(leg: Leg, claim: Claim, error: str, made: Made | None = None) -> None:
+    """No first event came: the leg may be started again.
+
+    `made`: what its agent did all the same, between its cursor and the tip. It stands beside the leg, so that it is
+    the leg's own also when none is started any more, because the goal is reached or a person stopped the relay.
+    """
+    fields = {"progress": made.progress.total, "progress_detail": made.detail} if made and made.commits else {}
     with transaction.atomic():
         claim.hold()
         change_leg(
@@ -56,6 +62,7 @@ def back_to_pending(leg: Leg, claim: Claim, error: str) -> None:
             attempts=leg.attempts + 1,
             start_error=error,
             agent_pid=0,
+            **fields,
         )
         bump(topic(leg.relay_id))
     leg.refresh_from_db()

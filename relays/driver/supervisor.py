@@ -24,12 +24,13 @@ from relays.core.backoff import Trouble
 from relays.core.boundary import BoundaryDecision, Step
 from relays.core.events import TOLD, parse_line
 from relays.core.vocabulary import Cause, Hold, Mode
-from relays.driver import asked, attached, commands, launching, starts, tools, unheard
+from relays.driver import asked, attached, commands, launching, progress, reload, starts, tools, unheard
 from relays.driver.claim import LostClaim
 from relays.driver.places import leg_folder
 from relays.driver.prepare import NotNow, Prepare, Ready
 from relays.driver.supervised import Supervised
 from relays.models import Boundary, Event, Leg, LegState, RelayStatus
+from relays.stores.base import StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +83,8 @@ class Supervisor(Supervised):
                 return self._go_on()
             attached.end_strays(self.leg)
         if state == LegState.STARTING:
-            starts.back_to_pending(self.leg, self.claim, "the supervisor died before the agent's first event")
+            why = "the supervisor died before the agent's first event"
+            starts.back_to_pending(self.leg, self.claim, why, self._made_unseen())
             state = self.leg.state
         if state == LegState.PENDING:
             return self._start_and_run()
@@ -154,9 +156,17 @@ class Supervisor(Supervised):
         self.line.end(0.0, self._late_lines)
         tail = launching.last_words(self.relay, self.leg)
         text = f"{error}{f': {tail}' if tail else ''}"[:1000]
-        starts.back_to_pending(self.leg, self.claim, text)
+        starts.back_to_pending(self.leg, self.claim, text, self._made_unseen())
         wished = starts.failed(self.leg, self.claim, text)
         return f"{self.leg}: start failed: {text}" + (f"; relay {wished}" if wished else "")
+
+    def _made_unseen(self) -> progress.Made | None:
+        """What an agent that was never heard did before it was gone; None where the stores do not answer."""
+        try:
+            stores = reload.stores_for(self.relay, self.measure.git)
+            return progress.of_leg(self.relay, self.leg, stores, self.measure.worktree)
+        except StoreUnavailable:
+            return None
 
     # --- after a supervisor that died
 

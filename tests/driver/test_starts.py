@@ -15,7 +15,8 @@ from relays.actions.base import Usage
 from relays.agents import process
 from relays.driver import claim
 from relays.driver.supervise import Supervisor
-from relays.models import DriverClaim, LegState, RegionLease, Relay, RelayStatus
+from relays.models import Counted, DriverClaim, Leg, LegState, RegionLease, Relay, RelayStatus
+from tests.builders import git
 from tests.driver.conftest import Killed
 from tests.driver.course import boundary, commit, loop, operator, player, turn
 
@@ -110,6 +111,39 @@ def test_a_commit_that_was_made_before_a_start_failed_is_still_the_legs_own(cour
     (leg,) = relay.legs
     assert leg.progress_detail["foreign"] == []
     assert leg.progress == (2 if between == "it is tried again" else 4)
+
+
+@pytest.mark.parametrize(
+    ("way", "after"),
+    [("fails", "the goal is reached"), ("fails", "a person stops it"), ("dies", "the goal is reached")],
+)
+def test_a_commit_of_a_start_that_failed_is_the_legs_own_when_none_follows(
+    course: Start, killed: Any, way: str, after: str
+) -> None:
+    """Its last commit reaches the goal before the agent is heard once: no leg runs any more, and the commit is no
+    stranger's."""
+    relay = course(**player([*commit("goal.txt"), {"do": "exit", "code": 7}]), done="file:goal.txt")
+    if way == "dies":
+        # the agent's commit stands when its supervisor goes
+        killed(Supervisor, "_start_failed")
+        with pytest.raises(Killed):
+            relay.step()
+        assert relay.open_leg.state == LegState.STARTING
+    relay.step()
+    if way == "fails":  # who takes over from a dead supervisor starts the leg at once, and finds the goal reached
+        assert relay.relay.status == RelayStatus.WAITING
+        if after == "a person stops it":
+            park.stop(operator(), relay.pk)
+        else:
+            relay.time_passes()
+            relay.step()
+    found = relay.relay
+    leg = Leg.objects.get(relay=relay.pk)
+    assert found.status in (RelayStatus.DONE, RelayStatus.STOPPED) and leg.state == LegState.VOID
+    tip = git(relay.worktree, "rev-parse", "HEAD")
+    assert [one["sha"] for one in leg.progress_detail["commits"]] == [tip]
+    assert Counted.objects.filter(leg=leg, kind=Counted.Kind.COMMIT).values_list("value", "counts").get() == (tip, True)
+    assert found.progress_total == leg.progress > 0
 
 
 def test_a_start_that_fails_from_a_gate_takes_it_back_with_its_error(course: Start) -> None:
