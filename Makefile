@@ -14,7 +14,7 @@ SIDE_BY_SIDE ?= -n auto --dist loadfile
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-postgres slow chaos coverage bench check format lock clean
+.PHONY: help run test test-postgres slow chaos coverage bench check format messages lock clean
 
 help: ## list these verbs
 	@echo "make run            web, worker and beat on 127.0.0.1:$(PORT); on an empty database the tour too (PORT=8001)"
@@ -26,6 +26,7 @@ help: ## list these verbs
 	@echo "make bench          one table of measurements, each beside its peer or its limit"
 	@echo "make check          format, lint, types, layers, migrations, templates"
 	@echo "make format         write the format that make check wants"
+	@echo "make messages       collect all texts for translators: LANG=de begins or refreshes German (needs gettext)"
 	@echo "make lock           pin requirements*.in with hashes (needs uv)"
 	@echo "make clean          remove caches and the environment; var/ stays"
 
@@ -108,6 +109,16 @@ format: $(VENV)/.ready-dev
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 	find templates -name '*.html' | sort | xargs $(VENV)/bin/djade --target-version 5.2
+
+# English is in the code; a language is a folder of relaysite/locale, offered as soon as its texts are compiled
+messages: $(VENV)/.ready
+	@command -v xgettext >/dev/null 2>&1 || { \
+		echo "make messages needs gettext: install it (on Debian and Ubuntu: apt install gettext)" >&2; exit 1; }
+	@case "$(origin LANG)" in command*) ;; *) \
+		echo "make messages LANG=de: name the language whose texts are collected" >&2; exit 2;; esac
+	@mkdir -p relaysite/locale
+	$(PY) manage.py makemessages --locale $(subst -,_,$(LANG))
+	$(PY) manage.py compilemessages --locale $(subst -,_,$(LANG)) --ignore .venv
 
 lock:
 	@command -v uv >/dev/null 2>&1 || { echo "make lock needs uv: pip install uv" >&2; exit 1; }

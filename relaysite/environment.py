@@ -224,6 +224,14 @@ class Environment:
                 f"or unset {name}."
             ) from error
 
+    @staticmethod
+    def languages(folder: Path) -> list[tuple[str, str]]:
+        """English, and each language whose compiled texts lie in the folder, in its own words."""
+        from django.conf.locale import LANG_INFO
+
+        found = {"en"} | {path.parent.parent.name.replace("_", "-").lower() for path in folder.glob("*/*/django.mo")}
+        return [(code, str(LANG_INFO.get(code, {}).get("name_local", code))) for code in sorted(found)]
+
     def secret(self, name: str, keep_in: Path) -> str:
         """The value of the variable, else one that is made on the first run and kept in a file only its owner reads."""
         value = self.text(name)

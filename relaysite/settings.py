@@ -39,6 +39,7 @@ MIDDLEWARE = [
     "servestatic.middleware.ServeStaticMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "relays.views.viewer.middleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -82,7 +83,11 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 
 LANGUAGE_CODE = "en"
-USE_I18N = False
+USE_I18N = True
+# English stands in the code; `make messages LANG=de` begins another one, and it is offered once it is there
+LOCALE_PATHS = [BASE_DIR / "relaysite" / "locale"]
+LANGUAGES = env.languages(LOCALE_PATHS[0])
+LANGUAGE_COOKIE_NAME = "rs-language"
 USE_TZ = True
 TIME_ZONE = env.text("TIME_ZONE", "UTC")
 try:

@@ -223,7 +223,7 @@ def _policy(request: StartRequest, done: donewhen.DoneWhen, store: git_store.Git
 
 def _next_id(store: git_store.GitStore, moment: datetime) -> str:
     """`RLY-YYYYMMDD-NNNN`, free here, in the repository and among the worktrees: another database may have them."""
-    day = f"RLY-{timezone.localtime(moment):%Y%m%d}-"
+    day = f"RLY-{timezone.localtime(moment, timezone.get_default_timezone()):%Y%m%d}-"
     # the longest first: the ten-thousandth of a day sorts before the second as text
     today = Relay.objects.filter(pk__startswith=day).order_by(Length("pk").desc(), "-pk")
     newest = today.values_list("pk", flat=True).first()

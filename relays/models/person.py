@@ -11,6 +11,11 @@ class Layout(models.Model):
     density = models.CharField(max_length=8, default="roomy")  # roomy, compact
     first_tab = models.CharField(max_length=16, default="batons")  # of a relay's records
     closed = models.JSONField(default=list)  # panels beside a relay's graph that show their head only
+    language = models.CharField(max_length=16, default="", blank=True)  # "" = as the browser asks
+    zone = models.CharField(max_length=64, default="", blank=True)  # "" = the browser's
+    numbers = models.CharField(max_length=8, default="", blank=True)  # "" = as the language writes them
+    theme = models.CharField(max_length=8, default="", blank=True)  # light, dark, "" = the system's
+    hints_done = models.BooleanField(default=False)  # read or skipped; they are never shown again
 
     def __str__(self) -> str:
         return f"{self.user}: {self.density}"

@@ -116,5 +116,10 @@ def mixed_legs() -> QuerySet[Any]:
     return found.filter(n__gt=1).values("leg")
 
 
+def fleet_day() -> date:
+    """Today in the fleet's zone, whatever the viewer's: days are cut there."""
+    return timezone.localdate(timezone=timezone.get_default_timezone())
+
+
 def midnight(day: date) -> datetime:
-    return timezone.make_aware(datetime(day.year, day.month, day.day))
+    return timezone.make_aware(datetime(day.year, day.month, day.day), timezone.get_default_timezone())

@@ -214,7 +214,7 @@ def _matching(query: Query) -> QuerySet[Session]:
 
 
 def _midnight(day: date) -> datetime:
-    return timezone.make_aware(datetime(day.year, day.month, day.day))
+    return timezone.make_aware(datetime(day.year, day.month, day.day), timezone.get_default_timezone())
 
 
 def _ordered(found: QuerySet[Session], sort: str) -> QuerySet[Session]:

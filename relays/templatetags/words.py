@@ -10,23 +10,25 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
 
 from django import template
-from django.conf import settings
 from django.templatetags.static import do_static, static
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
+from django.utils.text import capfirst
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from relays.core.vocabulary import token
+from relays.reports.figures import MINUS, places, whole
 
 register = template.Library()
 register.tag("static", do_static)  # these tags are built in everywhere, so no template has to load anything
 
 NONE = "—"  # no value can exist; 0 is counted and none
-MINUS = "\N{MINUS SIGN}"
 
 #: word -> (class, shape); words that are not here get a question mark, never a cross
-_VERDICTS: dict[str, tuple[str, str]] = {
+VERDICTS: dict[str, tuple[str, str]] = {
     **dict.fromkeys(("holds", "verified", "passed", "fresh", "done", "true", "confirmed"), ("ver-holds", "check")),
     **dict.fromkeys(("use", "promoted", "preserved", "established", "page in"), ("ver-holds", "check")),
     **dict.fromkeys(("drifted", "dropped", "deny", "spent"), ("ver-violated", "cross")),
@@ -47,10 +49,7 @@ def grouped(value: object) -> str:
         return NONE
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return str(value)
-    if isinstance(value, float):
-        text = f"{value:,.1f}"
-        return text.replace("-", MINUS)
-    return f"{value:,}".replace("-", MINUS)
+    return places(value, 1) if isinstance(value, float) else whole(value)
 
 
 @register.filter
@@ -58,19 +57,19 @@ def short_tokens(value: object) -> str:
     """`120000` -> `120k`: for axes and column heads only."""
     if not isinstance(value, int | float):
         return NONE
-    return f"{round(value / 1000):,}k" if abs(value) >= 1000 else str(round(value))
+    return f"{whole(round(value / 1000))}k" if abs(value) >= 1000 else str(round(value))
 
 
 @register.filter
 def money(value: object) -> str:
     """A decimal amount in the site's currency with two decimals; no value is `unpriced`, never 0."""
     if value is None or value == "":
-        return "unpriced"
+        return _("unpriced")
     amount = Decimal(str(value))
     sign = MINUS if amount < 0 else ""
     if 0 < abs(amount) < Decimal("0.01"):
-        return f"{sign}<$0.01"
-    return f"{sign}${abs(amount).quantize(Decimal('0.01'), ROUND_HALF_UP):,}"
+        return f"{sign}<${places(Decimal('0.01'), 2)}"
+    return f"{sign}${places(abs(amount), 2)}"
 
 
 @register.filter
@@ -80,9 +79,9 @@ def dollars(value: object) -> str:
         return NONE
     amount = Decimal(str(value))
     size = abs(amount)
-    places = 2 if size >= Decimal("0.1") or not size else 4 if size >= Decimal("0.001") else 6
+    digits = 2 if size >= Decimal("0.1") or not size else 4 if size >= Decimal("0.001") else 6
     sign = MINUS if amount < 0 else ""
-    return f"{sign}${size.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):,}"
+    return f"{sign}${places(size, digits)}"
 
 
 @register.filter
@@ -91,9 +90,7 @@ def signed_percent(value: object) -> str:
     if not isinstance(value, int | float | Decimal):
         return NONE
     part = Decimal(str(value)) * 100
-    places = 0 if abs(part) >= 10 else 1
-    text = f"{abs(part).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):,} %"
-    return f"{MINUS if part < 0 else '+'}{text}"
+    return f"{MINUS if part < 0 else '+'}{places(abs(part), 0 if abs(part) >= 10 else 1)} %"
 
 
 @register.filter
@@ -108,7 +105,7 @@ def duration(value: object) -> str:
     if seconds < 3600:
         return f"{sign}{int(seconds // 60)} min"
     if seconds < 48 * 3600:
-        return f"{sign}{math.floor(seconds / 360) / 10:.1f} h"
+        return f"{sign}{places(math.floor(seconds / 360) / 10, 1)} h"
     return f"{sign}{int(seconds // 86400)} d"
 
 
@@ -122,10 +119,10 @@ def age(value: object) -> str:
 
 @register.filter
 def exact(value: object) -> str:
-    """The exact time in the fleet's zone: `2026-11-30 11:19:05 UTC`."""
+    """The exact time in the viewer's zone, else the fleet's, and which: `2026-11-30 11:19:05 Europe/Berlin`."""
     if not isinstance(value, datetime):
         return ""
-    return f"{timezone.localtime(value):%Y-%m-%d %H:%M:%S} {settings.TIME_ZONE}"
+    return f"{timezone.localtime(value):%Y-%m-%d %H:%M:%S} {timezone.get_current_timezone_name()}"
 
 
 @register.filter
@@ -140,7 +137,7 @@ def percent(value: object) -> str:
     tenths = int((share * 1000).quantize(Decimal(1), ROUND_HALF_UP))
     if share < 1:
         tenths = min(tenths, 999)
-    return f"{tenths // 10} %" if tenths % 10 == 0 else f"{tenths / 10:.1f} %"
+    return f"{tenths // 10} %" if tenths % 10 == 0 else f"{places(tenths / 10, 1)} %"
 
 
 @register.filter
@@ -194,7 +191,7 @@ def tok(value: str, quiet: bool = False, count: int | None = None) -> str:
     if not word.known:
         return format_html(
             '<span class="tok tok-unknown" title="{}">{}{}</span>{}',
-            word.meaning,
+            _(word.meaning),
             shape("dashed"),
             word.value[:80],
             times,
@@ -204,11 +201,10 @@ def tok(value: str, quiet: bool = False, count: int | None = None) -> str:
     except NoReverseMatch:
         target = f"#{word.value}"
     return format_html(
-        '<a class="tok tok-{}" href="{}" title="{}. Fix: {}">{}{}</a>{}',
+        '<a class="tok tok-{}" href="{}" title="{}">{}{}</a>{}',
         "quiet" if quiet else word.tone,
         target,
-        word.meaning.capitalize(),
-        word.fix,
+        _("%(meaning)s. Fix: %(fix)s") % {"meaning": capfirst(_(word.meaning)), "fix": _(word.fix)},
         shape(word.shape),
         word.value,
         times,
@@ -219,8 +215,8 @@ def tok(value: str, quiet: bool = False, count: int | None = None) -> str:
 def ver(verdict: object, text: str = "") -> SafeString:
     """A verdict with its own mark: check, crimson cross, dashed ring for `not yet`, question mark for `unknown`."""
     word = str(verdict).replace("_", " ") if verdict not in (None, "") else "not yet"
-    tone, mark = _VERDICTS.get(word, ("ver-unknown", "query"))
-    return format_html('<span class="ver {}">{}{}</span>', tone, shape(mark), text or word[:80])
+    tone, mark = VERDICTS.get(word, ("ver-unknown", "query"))
+    return format_html('<span class="ver {}">{}{}</span>', tone, shape(mark), text or _(word[:80]))
 
 
 @register.simple_tag
@@ -230,10 +226,10 @@ def sha(value: str, length: int = 8) -> str:
         return NONE
     full = str(value)
     return format_html(
-        '<button class="sha" type="button" data-copy="{}" title="{}" aria-label="Copy {}">{}{}</button>',
+        '<button class="sha" type="button" data-copy="{}" title="{}" aria-label="{}">{}{}</button>',
         full,
         full,
-        full,
+        _("Copy %(value)s") % {"value": full},
         full[:length],
         icon("copy"),
     )
@@ -252,11 +248,13 @@ def cost(total: object, unpriced_calls: int = 0) -> SafeString:
     """Money that says what it misses: `unpriced`, or the total with `partial: n calls unpriced`."""
     amount = Decimal(str(total or 0))
     if unpriced_calls and not amount:
-        return format_html('<span class="dim" title="{} calls have no price">unpriced</span>', grouped(unpriced_calls))
-    if unpriced_calls:
+        none = ngettext("%(n)s call has no price", "%(n)s calls have no price", unpriced_calls)
         return format_html(
-            '{} <span class="u">partial: {} calls unpriced</span>', money(amount), grouped(unpriced_calls)
+            '<span class="dim" title="{}">{}</span>', none % {"n": grouped(unpriced_calls)}, _("unpriced")
         )
+    if unpriced_calls:
+        part = ngettext("partial: %(n)s call unpriced", "partial: %(n)s calls unpriced", unpriced_calls)
+        return format_html('{} <span class="u">{}</span>', money(amount), part % {"n": grouped(unpriced_calls)})
     return format_html("{}", money(amount))
 
 
@@ -275,7 +273,7 @@ def when(moment: datetime | None) -> str:
 
 @register.simple_tag
 def clock(moment: datetime | None) -> str:
-    """The time of day of a moment, with its date on another day; turned into the viewer's zone by `times.js`."""
+    """The time of day of a moment in the viewer's zone, with its date on another day."""
     if moment is None:
         return NONE
     local = timezone.localtime(moment)
@@ -289,22 +287,23 @@ def clock(moment: datetime | None) -> str:
 def prov(word: str, source: str = "") -> SafeString:
     """Provenance as an underline: solid OBSERVED, dashed SIMULATED, dotted ASSUMED; its source on hover and focus."""
     tone = {"OBSERVED": "", "SIMULATED": " prov-sim", "ASSUMED": " prov-ass"}.get(word.upper(), " prov-ass")
+    shown = _(word.upper())
     if source:
         return format_html(
             '<span class="prov{}" tabindex="0" data-source="{}">{}<span class="visually-hidden">: {}</span></span>',
             tone,
             source,
-            word.upper(),
+            shown,
             source,
         )
-    return format_html('<span class="prov{}">{}</span>', tone, word.upper())
+    return format_html('<span class="prov{}">{}</span>', tone, shown)
 
 
 @register.simple_tag
 def st(status: str) -> SafeString:
     """A relay's status; parked is the one that a person looks for."""
     mark = shape("octagon") if status == "parked" else ""
-    return format_html('<span class="st st-{}">{}{}</span>', status, mark, status)
+    return format_html('<span class="st st-{}">{}{}</span>', status, mark, _(status))
 
 
 # ---- small drawings, made on the server: they need no script -----------------
@@ -321,7 +320,8 @@ def meter(now: int, mark: int, ceiling: int, window: int = 0) -> SafeString:
         '<rect class="{}" x="{}" width=".8" height="8"/>',
         ((css, f"{min(at / scale, 1) * 100 - 0.4:.1f}") for css, at in (("mk", mark), ("ce", ceiling)) if at),
     )
-    says = f"{grouped(now)} of {grouped(ceiling)} ceiling" if ceiling else f"{grouped(now)} tokens"
+    said = _("%(now)s of %(ceiling)s ceiling") if ceiling else _("%(now)s tokens")
+    says = said % {"now": grouped(now), "ceiling": grouped(ceiling)}
     return format_html(
         '<svg class="meter" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label="{}">'
         '<rect class="bg" width="100" height="8" rx="1"/><rect class="{}" width="{}" height="8" rx="1"/>{}</svg>',
@@ -336,7 +336,7 @@ def meter(now: int, mark: int, ceiling: int, window: int = 0) -> SafeString:
 def spark(points: Sequence[int], top: int = 0) -> SafeString:
     """A sparkline of resident tokens, oldest first; the dashed line is `top` (the ceiling)."""
     if len(points) < 2:
-        return format_html('<span class="dim">{}</span>', "no calls yet" if not points else "one call yet")
+        return format_html('<span class="dim">{}</span>', _("no calls yet") if not points else _("one call yet"))
     high = max(top, *points, 1)
     step = 200 / (len(points) - 1)
     path = " ".join(
@@ -344,7 +344,11 @@ def spark(points: Sequence[int], top: int = 0) -> SafeString:
     )
     y = f"{30 - top / high * 28:.1f}"
     line = format_html('<line x1="0" x2="200" y1="{}" y2="{}"/>', y, y) if top else ""
-    says = f"resident tokens of the last {len(points)} calls, from {grouped(min(points))} to {grouped(max(points))}"
+    says = _("resident tokens of the last %(n)s calls, from %(low)s to %(high)s") % {
+        "n": len(points),
+        "low": grouped(min(points)),
+        "high": grouped(max(points)),
+    }
     return format_html(
         '<svg class="spark" viewBox="0 0 200 32" preserveAspectRatio="none" role="img" aria-label="{}">'
         '{}<path d="{}"/></svg>',

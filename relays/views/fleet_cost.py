@@ -15,7 +15,7 @@ from relays import access
 from relays.charts import fleet_cost as chart
 from relays.reports import fleet_cost as report
 from relays.reports import fleet_csv, fleet_side
-from relays.reports.fleet_query import Query, clean_query
+from relays.reports.fleet_query import Query, clean_query, fleet_day
 from relays.reports.roles import READ
 from relays.views.csvfile import csv_response
 from relays.views.parts import part_response
@@ -28,7 +28,7 @@ ROWS = 62  # days in the table of the page, the newest; the CSV has all
 def fleet_cost(request: HttpRequest) -> HttpResponseBase:
     """The page, or with `?part=body|days` a region of it, or with `?format=csv&of=` a table."""
     access.require(request, READ)
-    query = clean_query(request.GET.dict(), timezone.localdate())
+    query = clean_query(request.GET.dict(), fleet_day())
     if request.GET.get("format") == "csv":
         return _csv(query, request.GET.get("of", "days"))
     part = request.GET.get("part")
@@ -52,7 +52,7 @@ def _chart(days: Sequence[report.DayRow]) -> dict[str, object]:
 
 
 def _body(query: Query) -> dict[str, object]:
-    now, today = timezone.now(), timezone.localdate()
+    now, today = timezone.now(), fleet_day()
     page = report.fleet(query)
     months = fleet_side.budgets(query, now, today)
     here = address(query)
@@ -107,7 +107,7 @@ def _ranges(query: Query, today: Any) -> list[tuple[str, str, bool]]:
 def _csv(query: Query, of: str) -> HttpResponseBase:
     makers: dict[str, Callable[[], fleet_csv.Rows]] = {
         **{name: _table(query, name) for name in fleet_csv.TABLES},
-        "budgets": lambda: fleet_csv.budgets(fleet_side.budgets(query, timezone.now(), timezone.localdate())),
+        "budgets": lambda: fleet_csv.budgets(fleet_side.budgets(query, timezone.now(), fleet_day())),
         "parked": lambda: fleet_csv.parked(fleet_side.parked(query, timezone.now())),
         "back-test": lambda: fleet_csv.tests(fleet_side.belief()),
         "learned": lambda: fleet_csv.learned(fleet_side.belief()),

@@ -16,6 +16,7 @@ from django.template.loader import render_to_string
 
 from relays.models import Topic
 from relays.reports.roles import rights_of
+from relays.views import viewer
 
 KEPT = 200  # regions
 AGES = 10  # seconds after which a region is rendered again without a change, because ages in it have moved
@@ -79,13 +80,13 @@ def part_response(
 ) -> HttpResponse:
     """The region `template` with the context of `build()`, kept until one of `topics` changes or ages move.
 
-    The template is rendered without the request: it may depend on the address and on the viewer's rights (as `rights`
-    in its context), not on who the viewer is. 304 without a body when the page has it already.
+    The template is rendered without the request: it may depend on the address, on the viewer's rights (as `rights`
+    in its context), language, zone and numbers, not on who the viewer is. 304 without a body when the page has it.
     """
     # read before the data: what is kept under a number is at least as new as that number
     numbers = tuple(Topic.objects.filter(name__in=topics).order_by("name").values_list("name", "number"))
     rights = rights_of(request.user)
-    key = (template, request.get_full_path(), rights, tuple(topics), numbers, int(time.time() // AGES))
+    key = (template, request.get_full_path(), rights, tuple(topics), numbers, int(time.time() // AGES), viewer.key())
     rendered = regions.get(key, lambda: render_to_string(template, {**build(), "rights": rights}))
     if request.headers.get("If-None-Match") == rendered.etag:
         response = HttpResponse(status=304)

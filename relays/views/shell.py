@@ -7,18 +7,21 @@ from functools import cache
 from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
 
 from relays.reports import layout
 from relays.reports.needs_you import waiting_count
 from relays.reports.roles import READ, may, role_words
+from relays.views import viewer
 
 #: name of the address, label, and the pages that belong to it
-_NAV: tuple[tuple[str, str, frozenset[str]], ...] = (
-    ("needs_you", "Needs you", frozenset({"needs_you", "gate", "gate_decide"})),
-    ("relays", "Relays", frozenset({"relays", "relay", "leg", "baton"})),
-    ("fleet_cost", "Cost", frozenset({"fleet_cost", "relay_cost", "session_cost"})),
-    ("sessions", "Sessions", frozenset({"sessions", "session", "session_texts", "session_promote", "imports"})),
-    ("vocabulary", "Vocabulary", frozenset({"vocabulary"})),
+_NAV: tuple[tuple[str, Promise | str, frozenset[str]], ...] = (
+    ("needs_you", _("Needs you"), frozenset({"needs_you", "gate", "gate_decide"})),
+    ("relays", _("Relays"), frozenset({"relays", "relay", "leg", "baton"})),
+    ("fleet_cost", _("Cost"), frozenset({"fleet_cost", "relay_cost", "session_cost"})),
+    ("sessions", _("Sessions"), frozenset({"sessions", "session", "session_texts", "session_promote", "imports"})),
+    ("vocabulary", _("Vocabulary"), frozenset({"vocabulary"})),
 )
 
 
@@ -31,18 +34,20 @@ class NavItem:
 
 
 def _nav(here: str) -> tuple[NavItem, ...]:
-    return tuple(NavItem(name, label, reverse(name), here in pages) for name, label, pages in _NAV)
+    return tuple(NavItem(name, str(label), reverse(name), here in pages) for name, label, pages in _NAV)
 
 
 def shell(request: HttpRequest) -> dict[str, object]:
     """Context of `base.html`. Counts are callables: a part or an error page that does not show them asks nothing."""
+    zone = viewer.zone_of(request)
+    base = {"zone": zone, "fleet_zone": settings.TIME_ZONE, "theme": viewer.theme_of(request)}
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
-        return {"zone": settings.TIME_ZONE, "waiting_count": 0, "nav": (), "role_words": ""}
+        return {**base, "waiting_count": 0, "nav": (), "role_words": ""}
     match = request.resolver_match
     count: Callable[[], int] = cache(lambda: waiting_count() if may(user, READ) else 0)
     return {
-        "zone": settings.TIME_ZONE,
+        **base,
         "waiting_count": count,
         "nav": _nav(match.url_name or "" if match else ""),
         "role_words": cache(lambda: role_words(user)),

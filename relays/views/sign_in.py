@@ -2,19 +2,25 @@
 
 import hashlib
 from dataclasses import dataclass
+from typing import cast
 
 from django.contrib.auth import authenticate, login, logout
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.models import User
 from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from relays import access
+from relays.reports import layout
+from relays.views import viewer
 
 FREE = 5  # failures of one name from one address before it must wait
 FREE_ADDRESS = 50  # failures of one address, whatever the names
@@ -84,15 +90,21 @@ def sign_in(request: HttpRequest) -> HttpResponseBase:
         wait = failures.wait()
         if wait:
             return _wait(request, wait, {**context, "name": name})
-        error = "This name and password do not fit together, or the account is not active."
+        error = _("This name and password do not fit together, or the account is not active.")
         return render(request, "relays/sign_in/page.html", {**context, "name": name, "error": error}, status=400)
     failures.forget()
     login(request, user)
-    return HttpResponseRedirect(_next(request) or "/")
+    return _read_as_before(HttpResponseRedirect(_next(request) or "/"), user)
+
+
+def _read_as_before(response: HttpResponseRedirect, user: AbstractBaseUser) -> HttpResponseRedirect:
+    """This browser is told the language, zone, numbers and theme that the person chose in another one."""
+    viewer.remember(response, layout.of(cast(User, user)))
+    return response
 
 
 def _wait(request: HttpRequest, seconds: int, context: dict[str, object]) -> HttpResponse:
-    error = f"Too many failed tries for this name from here. Wait {seconds} s, then try again."
+    error = _("Too many failed tries for this name from here. Wait %(n)s s, then try again.") % {"n": seconds}
     response = render(request, "relays/sign_in/page.html", {**context, "error": error}, status=429)
     response["Retry-After"] = str(seconds)
     return response
@@ -108,7 +120,7 @@ def sign_in_link(request: HttpRequest, secret: str) -> HttpResponseBase:
         user = access.use_sign_in_link(secret, now)
         if user is not None:
             login(request, user, backend=BACKEND)
-            return redirect("needs_you")
+            return _read_as_before(redirect("needs_you"), user)
     fine = request.method != "POST" and access.link_is_open(secret, now)
     return render(request, "relays/sign_in/link.html", {"fine": fine}, status=200 if fine else 410)
 

@@ -34,6 +34,7 @@ urlpatterns: list[URLPattern] = [
     path("tokens/", tokens.tokens, name="tokens"),
     path("tokens/<int:pk>/revoke/", tokens.revoke, name="token_revoke"),
     path("layout/", layout.layout, name="layout"),
+    path("layout/hints/", layout.hints, name="hints_done"),
     path("live/", live_view.live, name="live"),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),

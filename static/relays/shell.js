@@ -5,10 +5,11 @@
   var all = function (selector, from) { return Array.prototype.slice.call((from || document).querySelectorAll(selector)); };
 
   /* ---- theme: the stored choice, else the system's ---- */
-  function chosen() { try { return localStorage.getItem('rs-theme'); } catch (error) { return null; } }
-  function theme(name, keep) {
+  function keep(name, value) { document.cookie = name + '=' + value + '; path=/; max-age=31536000; samesite=lax' + (location.protocol === 'https:' ? '; secure' : ''); }
+  function chosen() { return /(?:^|; )rs-theme=(dark|light)/.test(document.cookie); }
+  function theme(name, stays) {
     root.setAttribute('data-bs-theme', name);
-    if (keep) { try { localStorage.setItem('rs-theme', name); } catch (error) { keep = false; /* private window: this page only */ } }
+    if (stays) keep('rs-theme', name);
     body.dispatchEvent(new CustomEvent('rs-theme', { bubbles: true, detail: { theme: name } }));
   }
   matchMedia('(prefers-color-scheme: dark)').addEventListener('change', function (event) { if (!chosen()) theme(event.matches ? 'dark' : 'light'); });
@@ -39,13 +40,14 @@
   /* ---- print: what the browser's own menu does, where one looks for it ---- */
   document.addEventListener('click', function (event) { if (event.target.closest('[data-print]')) window.print(); });
 
-  /* ---- times: written in the fleet's zone by the server, shown in the viewer's ---- */
+  /* ---- times: the server writes them in the viewer's zone once this browser's is known; the first page is turned here ---- */
   var two = function (n) { return (n < 10 ? '0' : '') + n; };
-  var zone = Intl.DateTimeFormat().resolvedOptions().timeZone || '';
+  var zone = Intl.DateTimeFormat().resolvedOptions().timeZone || '', known = body.dataset.zone;
+  if (zone && known !== 'chosen' && zone !== body.dataset.zoneName) keep('rs-zone', zone);
   function day(d) { return d.getFullYear() + '-' + two(d.getMonth() + 1) + '-' + two(d.getDate()); }
   function hms(d) { return two(d.getHours()) + ':' + two(d.getMinutes()) + ':' + two(d.getSeconds()); }
   function times(from) {
-    if (!zone) return;
+    if (!zone || known === 'chosen' || zone === body.dataset.zoneName) return;
     all('time[datetime]', from).forEach(function (element) {
       var at = new Date(element.getAttribute('datetime'));
       if (isNaN(at)) return;

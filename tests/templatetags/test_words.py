@@ -125,7 +125,7 @@ def test_initials(name: str, sign: str) -> None:
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(0.04179, "4.2 %"), (0.0509, "5.1 %"), (Decimal("0.9999"), "99.9 %"), (1.0001, "100 %"), (-0.0208, "-2.1 %")],
+    [(0.04179, "4.2 %"), (0.0509, "5.1 %"), (Decimal("0.9999"), "99.9 %"), (1.0001, "100 %"), (-0.0208, "−2.1 %")],
 )
 def test_a_share_is_rounded_and_not_cut_off(share: float | Decimal, text: str) -> None:
     assert words.percent(share) == text

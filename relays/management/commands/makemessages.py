@@ -1,0 +1,69 @@
+"""Django's `makemessages` for this house: what is a text here, what is not, and the closed tables of the rules.
+
+The rules are pure and know no gettext, so their texts (meanings, fixes, labels) are read from their tables and written
+into one file that is collected like any other and then removed.
+"""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import CommandError, CommandParser
+from django.core.management.commands import makemessages
+
+from relays.core.advisory import Outcome as AdvisoryOutcome
+from relays.core.assumptions import Action, Source
+from relays.core.boundary import Step
+from relays.core.donewhen import Truth
+from relays.core.objective import Reconciliation
+from relays.core.pointers import Kind, Verdict
+from relays.core.promotion import Outcome as PromotionOutcome
+from relays.core.residency import FaultOutcome
+from relays.core.shadow import Provenance
+from relays.core.vocabulary import TOKENS, Cause, Mode
+from relays.models import GateState, LegState, RelayStatus
+from relays.templatetags.words import VERDICTS
+
+#: closed sets of words that pages show as they stand in the tables
+SETS = (
+    Cause, Mode, GateState, LegState, RelayStatus, Verdict, Kind, Step, Truth, Reconciliation, Action, Source,
+    AdvisoryOutcome, PromotionOutcome, FaultOutcome, Provenance,
+)  # fmt: skip
+#: never read for texts: what is not ours, not shown, or made
+IGNORED = ["tests/*", "static/*", "var/*", ".venv/*", "relays/migrations/*"]
+FILE = "relays/closed_texts_collected.py"
+
+
+def closed_texts() -> Iterator[str]:
+    """Every text of the closed tables that a page shows, once each."""
+    found: dict[str, None] = dict.fromkeys(VERDICTS)
+    for row in TOKENS.values():
+        found |= dict.fromkeys((row.label, row.meaning, row.fix))
+    for words in SETS:
+        found |= dict.fromkeys(str(word).replace("_", " ") if words is not Cause else str(word) for word in words)
+    return (text for text in found if text)
+
+
+class Command(makemessages.Command):
+    help = "Collects every text of the product for translators (make messages LANG=de)."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        super().add_arguments(parser)
+        parser.set_defaults(ignore_patterns=IGNORED, no_wrap=True)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        missing = [name for name in ("xgettext", "msgmerge", "msguniq", "msgattrib") if shutil.which(name) is None]
+        if missing:
+            raise CommandError(
+                f"makemessages: {', '.join(missing)} not found: install gettext 0.19 or newer (on Debian and Ubuntu: "
+                "apt install gettext), then run it again"
+            )
+        file = Path(settings.BASE_DIR) / FILE
+        lines = "".join(f"_({text!r})\n" for text in closed_texts())
+        file.write_text(f"from django.utils.translation import gettext as _\n{lines}", encoding="utf-8")
+        try:
+            super().handle(*args, **options)
+        finally:
+            file.unlink()
