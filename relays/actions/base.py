@@ -29,7 +29,13 @@ class Refused(Exception):
 
 
 class Usage(Refused):
+    """What was written cannot stand. `field`: the one of a form that says so, "" = none alone."""
+
     exit_code = 2
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class Held(Refused):

@@ -62,7 +62,7 @@ def _end(actor: Actor, relay_id: str, act: str, immediate: bool, comment: str) -
                 now=moment,
                 why=f"parked by {actor.user.get_username()}",
                 next_at=None,
-                park=Request.NONE,
+                park=Request.LEG if relay.park == Request.LEG else Request.NONE,
             )
             gates.withdraw_requested(relay_id, moment)
             will = "none"

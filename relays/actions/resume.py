@@ -27,7 +27,7 @@ def resume(actor: Actor, relay_id: str, comment: str = "") -> Outcome:
             raise NotLegalNow(f"resume {relay_id}: it is {relay.status}; start a new relay for more work")
         waiting = list(GateEpisode.objects.filter(relay=relay, state__in=OPEN_GATES))
         if relay.status != RelayStatus.PARKED:
-            if relay.park == Request.DRAIN:
+            if relay.park in (Request.DRAIN, Request.LEG):
                 record(actor, "resume", now=moment, relay=relay, comment=comment, detail={"withdrew": "park"})
                 Relay.objects.filter(pk=relay_id).update(park=Request.NONE)
                 bump(topic(relay_id), RELAYS)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +14,18 @@ from django.utils import timezone
 from relays.actions.base import Actor, Held, Refused, Usage, need, record
 from relays.agents import registry
 from relays.agents.base import AgentArgError
-from relays.core import baton, donewhen, objective, policy, policyfile, region
+from relays.core import baton, donewhen, objective, policy, policyfile, policytable, readout, region, reset, rotation
 from relays.core.vocabulary import Ask, Extra, Mode
 from relays.driver import adopt, leases, places, rebaton, successor
 from relays.driver.changes import INBOX, RELAYS, bump, ring, topic
-from relays.models import Decision, Relay, RelayStatus
+from relays.models import Decision, PolicyVersion, Relay, RelayStatus, Request
 from relays.stores import git as git_store
 from relays.stores import ownconfig
 from relays.stores.base import StoreUnavailable
+
+#: how far ahead a start may be planned
+FURTHEST = timedelta(days=366)
+SCHEDULED = "its start is planned for then"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,33 @@ class StartRequest:
     watch: bool = False
     origin: Mapping[str, Any] = field(default_factory=dict)  # what it came from: kept with the decision
     form: str = ""  # names one filled-in form: sent twice, it starts one relay
+    version: PolicyVersion | None = None  # the stored policy that it starts with; `policy` and `sets` go over it
+    at: datetime | None = None  # when its first leg may start; None = now
+    try_one: bool = False  # it parks when its first leg has ended
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A start of which everything is checked and nothing is made: what `start` writes and a dry run shows."""
+
+    request: StartRequest
+    place: git_store.RepoPlace
+    store: git_store.GitStore
+    tip: str
+    done: donewhen.DoneWhen
+    region: tuple[str, ...]
+    policy: policy.Policy
+    repository_table: Mapping[str, Any]  # `[relay]` of dos.toml at the tip
+    agent: str
+
+    @property
+    def in_place(self) -> bool:
+        return self.policy.workspace == "in_place"
+
+    @property
+    def branch(self) -> str:
+        """The branch that is worked on in place; a relay with a worktree has one of its own."""
+        return (self.place.head_branch or "") if self.in_place else ""
 
 
 class _Again(Exception):
@@ -49,19 +80,41 @@ class _Again(Exception):
         self.relay = relay
 
 
-def start(actor: Actor, request: StartRequest) -> Relay:
-    """Make the relay, its region lease and leg 0 in one transaction, and ring for a driver.
-
-    A form that this person sent before gives the relay that it started then. Raises Usage, Held (exit 6,
-    COLLISION_RISK with the holder) or NotPermitted; nothing is made then.
-    """
+def plan(actor: Actor, request: StartRequest) -> Plan:
+    """Everything that a start checks, but who holds the region: nothing is made. Raises Usage or NotPermitted."""
     need(actor, "operate", "start a relay")
-    if (before := _started(actor, request)) is not None:
-        return before
+    done, pin, held_region, agent = _goal(request)
+    if request.watch and done.prose:
+        raise Usage(
+            f"start: --watch: done_when is prose ({done.why_prose}), which no store can say holds; "
+            'use clauses such as issues:none open, file:GLOB or cmd:"…"',
+            "done_when",
+        )
+    _when(request.at)
+    place, store, tip = _repository(request.repo)
+    table = _repository_table(request, store, tip)
+    snapshot = _policy(request, done, table)
     try:
+        rebaton.check_room(pin, done.text, held_region, snapshot.baton)
+    except baton.BatonError as error:
+        raise Usage(f"start: {error}", "objective") from error
+    if snapshot.workspace == "in_place" and not place.head_branch:
+        raise Usage(
+            f"start: {place.top} has no branch checked out; switch to one, or leave workspace at worktree", "repo"
+        )
+    return Plan(request, place, store, tip, done, held_region, snapshot, table, agent)
+
+
+def _goal(request: StartRequest) -> tuple[donewhen.DoneWhen, objective.Pin, tuple[str, ...], str]:
+    field = ""
+    try:
+        field = "done_when"
         done = donewhen.parse(request.done_when)
+        field = "objective"
         pin = objective.make_pin("pin", request.objective)
+        field = "region"
         held_region = region.check_region(tuple(request.region) or ("**",))
+        field = "agent"
         adapter = registry.adapter(request.agent)
         adapter.check_args(dict(request.agent_args))
     except (
@@ -71,51 +124,67 @@ def start(actor: Actor, request: StartRequest) -> Relay:
         registry.UnknownAgent,
         AgentArgError,
     ) as error:
-        raise Usage(f"start: {error}") from error
-    if request.watch and done.prose:
-        raise Usage(
-            f"start: --watch: done_when is prose ({done.why_prose}), which no store can say holds; "
-            'use clauses such as issues:none open, file:GLOB or cmd:"…"'
-        )
-    place, store, tip = _repository(request.repo)
-    snapshot = _policy(request, done, store, tip)
-    try:
-        rebaton.check_room(pin, done.text, held_region, snapshot.baton)
-    except baton.BatonError as error:
-        raise Usage(f"start: {error}") from error
-    in_place = snapshot.workspace == "in_place"
-    if in_place and not place.head_branch:
-        raise Usage(f"start: {place.top} has no branch checked out; switch to one, or leave workspace at worktree")
+        raise Usage(f"start: {error}", field) from error
+    return done, pin, held_region, adapter.name
+
+
+def _when(at: datetime | None) -> None:
+    if at is None:
+        return
+    now = timezone.now()
+    if at <= now:
+        raise Usage(f"start: --at {at.isoformat()} is over; name a time ahead, or leave it out to start now", "at")
+    if at > now + FURTHEST:
+        raise Usage(f"start: --at {at.isoformat()} is more than {FURTHEST.days} days ahead; name an earlier one", "at")
+
+
+def start(actor: Actor, request: StartRequest) -> Relay:
+    """Make the relay, its region lease and leg 0 in one transaction, and ring for a driver.
+
+    A form that this person sent before gives the relay that it started then. With `at` it waits until then ("waiting:
+    schedule ahead"), its region held and its start commit fixed; with `try_one` it parks behind its first leg. Raises
+    Usage, Held (exit 6, COLLISION_RISK with the holder) or NotPermitted; nothing is made then.
+    """
+    need(actor, "operate", "start a relay")
+    if (before := _started(actor, request)) is not None:
+        return before
+    found = plan(actor, request)
+    place = found.place
     moment = timezone.now()
     while True:
-        relay_id = _next_id(store, moment)
+        relay_id = next_id(found.store, moment)
+        own = objective.make_pin(pin_name(relay_id), request.objective)
         relay = Relay(
             id=relay_id,
-            status=RelayStatus.READY,
+            status=RelayStatus.WAITING if request.at else RelayStatus.READY,
+            status_why=SCHEDULED if request.at else "",
             status_at=moment,
+            next_at=request.at,
             created_at=moment,
-            objective=pin.text,
-            done_when=done.text,
+            pin_id=own.pin_id,
+            objective=own.text,
+            objective_digest=own.digest,
+            done_when=found.done.text,
             watch=request.watch,
-            region=list(held_region),
+            region=list(found.region),
             repo=str(place.top),
             git_dir=str(place.git_dir),
-            branch=(place.head_branch or "") if in_place else f"relay/{relay_id}",
-            worktree=str(place.top) if in_place else str(places.worktree(relay_id)),
-            start_sha=tip,
-            agent=adapter.name,
+            branch=found.branch or f"relay/{relay_id}",
+            worktree=str(place.top) if found.in_place else str(places.worktree(relay_id)),
+            start_sha=found.tip,
+            agent=found.agent,
             agent_args=dict(request.agent_args),
-            policy=policy.to_snapshot(snapshot),
-            mode=Mode(snapshot.mode),
+            policy=policy.to_snapshot(found.policy),
+            policy_version=request.version,
+            mode=Mode(found.policy.mode),
             owner=actor.user,
             os_user=actor.os_user,
+            park=Request.LEG if request.try_one else Request.NONE,
             findings=[f"{ownconfig.FINDING}{line}" for line in ownconfig.lint(place.git_dir)],
         )
-        own = objective.make_pin(f"pin-{relay_id.lower()}", request.objective)
-        relay.pin_id, relay.objective_digest = own.pin_id, own.digest
         try:
             with transaction.atomic():
-                _create(actor, relay, held_region, moment, request)
+                _create(actor, relay, found.region, moment, request)
         except _Again as again:
             return again.relay
         except IntegrityError:
@@ -123,6 +192,46 @@ def start(actor: Actor, request: StartRequest) -> Relay:
                 continue  # another start took the number
             raise
         return relay
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What a start would lead to: the bytes that its first leg begins with, and its readout as it would stand then."""
+
+    plan: Plan
+    relay_id: str  # the next one that is free now
+    prompt: reset.Seed
+    readout: readout.Readout
+    holder: str  # the relay that holds an overlapping region, "" = none
+
+
+def dry_run(actor: Actor, request: StartRequest) -> DryRun:
+    """All that a start checks, and what it would begin with; nothing is made. Raises Usage or NotPermitted.
+
+    Of the readout only those lines have a value that no leg is needed for: the objective, and what the envelope gives.
+    """
+    found = plan(actor, request)
+    relay_id = next_id(found.store, timezone.now())
+    pin = objective.make_pin(pin_name(relay_id), request.objective)
+    envelope = found.policy.envelope
+    window = policy.window_for(found.policy, str(request.agent_args.get("model", "")))
+    lines = readout.build(
+        objective=objective.reconcile(None, pin),
+        budget=readout.BudgetLeft(
+            turns=envelope.turns,
+            tokens=envelope.output_tokens,
+            context=rotation.ceiling_tokens(found.policy, window),
+            queries=envelope.queries,
+            time=envelope.wall,
+        ),
+    )
+    holder = leases.holder_of(str(found.place.git_dir), found.region)
+    return DryRun(found, relay_id, reset.seed(reset.PREAMBLE, pin, b""), lines, holder)
+
+
+def pin_name(relay_id: str) -> str:
+    """How the objective of a relay is named in its batons."""
+    return f"pin-{relay_id.lower()}"
 
 
 def _started(actor: Actor, request: StartRequest) -> Relay | None:
@@ -141,10 +250,7 @@ def _create(actor: Actor, relay: Relay, held_region: tuple[str, ...], moment: da
     if (before := _started(actor, request)) is not None:
         raise _Again(before)
     if holder:
-        raise Held(
-            f"start: {Extra.COLLISION_RISK}: region {' '.join(held_region)} in {relay.repo} overlaps the one that "
-            f"{holder} holds; narrow --region, or wait until {holder} is done or stopped"
-        )
+        raise Held(held_by(holder, held_region, relay.repo))
     successor.first(relay)
     record(
         actor,
@@ -160,27 +266,38 @@ def _create(actor: Actor, relay: Relay, held_region: tuple[str, ...], moment: da
             "agent_args": relay.agent_args,
             **({"origin": dict(request.origin)} if request.origin else {}),
             **({"form": request.form} if request.form else {}),
+            **({"policy": str(request.version)} if request.version else {}),
+            **({"at": request.at.isoformat()} if request.at else {}),
+            **({"try_one": True} if request.try_one else {}),
         },
     )
     bump(topic(relay.pk), RELAYS, INBOX)
     ring(relay.pk)
 
 
+def held_by(holder: str, held_region: Sequence[str], repo: str) -> str:
+    """Why a start is refused whose region overlaps another relay's."""
+    return (
+        f"start: {Extra.COLLISION_RISK}: region {' '.join(held_region)} in {repo} overlaps the one that "
+        f"{holder} holds; narrow --region, or wait until {holder} is done or stopped"
+    )
+
+
 def _repository(repo: str) -> tuple[git_store.RepoPlace, git_store.GitStore, str]:
     if not repo.strip() or "\0" in repo:
-        raise Usage("start: --repo names no folder; name one inside a git repository")
+        raise Usage("start: --repo names no folder; name one inside a git repository", "repo")
     try:
         place = git_store.discover(Path(repo))
         if place.bare:
-            raise Usage(f"start: --repo {repo} is a bare repository; name a work tree")
+            raise Usage(f"start: --repo {repo} is a bare repository; name a work tree", "repo")
         if place.top is None:
-            raise Usage(f"start: --repo {repo} is inside a git folder; name the work tree itself")
+            raise Usage(f"start: --repo {repo} is inside a git folder; name the work tree itself", "repo")
         store = git_store.GitStore(place.git_dir, places.shield())
     except StoreUnavailable as error:
         fix = error.fix or "name a folder inside a git repository"
-        raise Usage(f"start: --repo {repo}: {error.evidence}; {fix}") from error
+        raise Usage(f"start: --repo {repo}: {error.evidence}; {fix}", "repo") from error
     if not place.head_sha:
-        raise Usage(f"start: --repo {repo} has no commit yet; make a first commit")
+        raise Usage(f"start: --repo {repo} has no commit yet; make a first commit", "repo")
     return place, store, place.head_sha
 
 
@@ -201,27 +318,37 @@ def in_words(relay: Relay) -> str:
     return ""
 
 
-def _policy(request: StartRequest, done: donewhen.DoneWhen, store: git_store.GitStore, tip: str) -> policy.Policy:
+def _repository_table(request: StartRequest, store: git_store.GitStore, tip: str) -> dict[str, Any]:
+    """The `[relay]` table of dos.toml at the tip; {} where there is none."""
+    try:
+        text = store.read_file(tip, "dos.toml")
+        return dict(policyfile.parse_toml_relay_table(text.decode("utf-8", "replace"))) if text else {}
+    except policy.PolicyError as error:
+        raise Usage(f"start: {error}", "policy") from error
+    except StoreUnavailable as error:
+        raise Refused(f"start: dos.toml of {request.repo} cannot be read: {error.evidence}") from error
+
+
+def start_table(request: StartRequest) -> dict[str, Any]:
+    """The start's own layer: the stored policy, over it what was given as a table, over that the mode."""
+    table = policytable.merged(request.version.table if request.version else {}, request.policy)
+    return {**table, **({"mode": request.mode} if request.mode else {})}
+
+
+def _policy(request: StartRequest, done: donewhen.DoneWhen, table: Mapping[str, Any]) -> policy.Policy:
     """Defaults < site < the repository's `[relay]` in dos.toml at its tip (tighten only) < start, checked against the
     goal: prose and a watch have no end of their own, so that the envelope must have one."""
     try:
-        text = store.read_file(tip, "dos.toml")
-        own = policyfile.parse_toml_relay_table(text.decode("utf-8", "replace")) if text else None
-        start = dict(request.policy)
-        if request.mode:
-            start["mode"] = request.mode
-        built = policy.build(settings.SITE_POLICY, own, start, request.sets)
+        built = policy.build(settings.SITE_POLICY, table, start_table(request), request.sets)
         has_cmd = any(clause.kind == "cmd" for clause in done.clauses)
         policy.check_goal(built, prose=done.prose, watch=request.watch, has_cmd=has_cmd)
         return built
     except policy.PolicyError as error:
         goal = f"done_when is prose ({done.why_prose}): " if done.prose else ""
-        raise Usage(f"start: {goal}{error}") from error
-    except StoreUnavailable as error:
-        raise Refused(f"start: dos.toml of {request.repo} cannot be read: {error.evidence}") from error
+        raise Usage(f"start: {goal}{error}", "policy") from error
 
 
-def _next_id(store: git_store.GitStore, moment: datetime) -> str:
+def next_id(store: git_store.GitStore, moment: datetime) -> str:
     """`RLY-YYYYMMDD-NNNN`, free here, in the repository and among the worktrees: another database may have them."""
     day = f"RLY-{timezone.localtime(moment, timezone.get_default_timezone()):%Y%m%d}-"
     # the longest first: the ten-thousandth of a day sorts before the second as text

@@ -156,7 +156,7 @@ _TOOLS_MOST = 64
 
 def _tools(value: object) -> tuple[str, ...]:
     """Names or globs, as a list or as one text with commas."""
-    named = value.split(",") if isinstance(value, str) else value
+    named = (value.split(",") if value.strip() else []) if isinstance(value, str) else value
     if not isinstance(named, list | tuple) or len(named) > _TOOLS_MOST:
         raise ValueError(f"must be a list of at most {_TOOLS_MOST} names of tools")
     found: list[str] = []

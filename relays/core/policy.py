@@ -238,6 +238,16 @@ def _flat(layer: Mapping[str, object], where: str) -> dict[str, object]:
     return flat
 
 
+def flatten(layer: Mapping[str, object]) -> dict[str, object]:
+    """A `[relay]` table as dotted keys, their values as written; PolicyError for one that is unknown."""
+    return _flat(layer, "")
+
+
+def only(key: str, value: object) -> Policy:
+    """The defaults with one key set; PolicyError where the key does not take the value."""
+    return _make({_known(key, ""): value}, "")
+
+
 def _walk(table: Mapping[str, object], prefix: str) -> list[tuple[str, object]]:
     pairs: list[tuple[str, object]] = []
     for name, value in table.items():
@@ -360,6 +370,13 @@ def _amount(value: object) -> Decimal:
     if isinstance(value, int | float | Decimal):
         return Decimal(value)
     raise TypeError(f"{value!r} is no amount")
+
+
+def shown(value: object) -> str:
+    """A value of a policy as a person writes it in a table or behind `--set`: `15m`, `25`, `none`, `true`."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ",".join(str(one) for one in value) if isinstance(value, tuple) else _shown(value)
 
 
 def _limit(key: str, value: object, zero_is_off: bool) -> Decimal:

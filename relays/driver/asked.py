@@ -16,7 +16,7 @@ NOTHING_RAN = "asked for before the agent's first event"
 def carry_out(relay_id: str, now: datetime, error: str = NOTHING_RAN) -> str:
     """The relay's new status, or "" when nobody asked; inside the caller's transaction, with the leg pending."""
     relay = lock(relay_id)
-    if relay.status != RelayStatus.READY or not (relay.stop or relay.park):
+    if relay.status != RelayStatus.READY or not (relay.stop or relay.parks_now):
         return ""
     if relay.stop:
         finals.stopped(relay_id, frm=[RelayStatus.READY], now=now, why="stopped by a person")

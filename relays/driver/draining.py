@@ -43,7 +43,7 @@ class Drain:
     def _wish(self, policy: Policy) -> str:
         if self.relay.stop:
             return "stop"
-        if self.relay.park:
+        if self.relay.parks_now:
             return "park"
         if self._envelope_spent(policy):
             return "envelope"

@@ -317,7 +317,8 @@ class Ending:
         elif asked and not decision.cause:
             why = f"{asked}: {token(asked).meaning}"
         if relay.park and decision.reason in (Reason.ROTATED, Reason.IDLE_PARKED):
-            why = "parked by a person at a safe point"
+            at = "behind the one leg that was to run" if relay.park == Request.LEG else "at a safe point"
+            why = f"parked by a person {at}"
         change_relay(relay.pk, RelayStatus.PARKED, frm=present, now=now, why=why, **fields)
         if advisory:
             return RelayStatus.PARKED

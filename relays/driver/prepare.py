@@ -291,7 +291,7 @@ class Prepare:
             self.claim.hold(now)
             # locked: a person's park or stop comes before this start or after it, never between
             relay = lock(self.relay.pk)
-            if relay.status != RelayStatus.READY or relay.park or relay.stop:
+            if relay.status != RelayStatus.READY or relay.parks_now or relay.stop:
                 raise NotNow(f"{relay.pk} is {relay.status} now")
             findings.put(relay.pk, ownconfig.FINDING, lint)
             moved = change_leg(

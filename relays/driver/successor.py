@@ -122,7 +122,8 @@ def request(relay: Relay, now: datetime, *, gates_approved: Sequence[GateEpisode
         frm=[RelayStatus.PARKED],
         now=now,
         next_at=None,
-        park=Request.NONE,
+        # one leg was to run and none has: that stays asked
+        park=Request.LEG if relay.park == Request.LEG and not relay.legs_used else Request.NONE,
         attempts=0,
         unknown_since=None,
         armed_legs=0,

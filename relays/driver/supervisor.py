@@ -99,7 +99,9 @@ class Supervisor(Supervised):
         if self.relay.status != RelayStatus.READY:
             return f"{self.leg}: relay is {self.relay.status}"
         now = timezone.now()
-        if self.relay.park or self.relay.stop:  # as it was just read; what is asked for later the start itself finds
+        if (
+            self.relay.parks_now or self.relay.stop
+        ):  # as it was just read; what is asked for later the start itself finds
             with transaction.atomic():
                 self.claim.hold(now)
                 done = asked.carry_out(self.relay.pk, now)

@@ -29,6 +29,7 @@ from relays.models.leg import (
 )
 from relays.models.live import Heartbeat, Outbox, Pulse, SignInLink, Topic
 from relays.models.person import Layout
+from relays.models.policy import PolicyVersion
 from relays.models.querytool import MemoryOperation, ToolUse
 from relays.models.relay import FINAL_STATUSES, DriverClaim, RegionLease, Relay, RelayStatus, Repository, Request
 from relays.models.session import (
@@ -91,6 +92,7 @@ __all__ = [
     "OwnerBudget",
     "OwnerMonth",
     "PageFault",
+    "PolicyVersion",
     "PriceRow",
     "Promotion",
     "Pulse",

@@ -4,7 +4,7 @@ architecture.md: "Append-only tables refuse UPDATE and DELETE in the database to
 A migration that makes one of these tables anew (SQLite does so for most changes) must call `install` afterwards.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -37,22 +37,29 @@ TABLES: tuple[Guarded, ...] = (
         ("id", "relay_id", "leg_id", "text", "digest", "pin_digest", "size", "why", "at"),
         ("id = NEW.id", "(current AND NEW.current AND relay_id = NEW.relay_id)"),
     ),
+    Guarded("relays_policyversion", (), ("id = NEW.id", "(name = NEW.name AND number = NEW.number)")),
 )
 FUNCTION = "relays_append_only"
 
 
 def install(connection: BaseDatabaseWrapper) -> None:
-    """Put every trigger in place; one that is there is replaced."""
+    """Put every trigger in place; one that is there is replaced. A table that a later migration makes is left out."""
     remove(connection)
     with connection.cursor() as cursor:
-        for statement in _create(connection.vendor):
+        for statement in _create(connection.vendor, _there(connection)):
             cursor.execute(statement)
+
+
+def _there(connection: BaseDatabaseWrapper) -> tuple[Guarded, ...]:
+    """Those of our tables that this database has."""
+    tables = set(connection.introspection.table_names())
+    return tuple(one for one in TABLES if one.table in tables)
 
 
 def remove(connection: BaseDatabaseWrapper) -> None:
     """Take the triggers away: before a migration that moves rows of these tables, and when 0005 is taken back."""
     with connection.cursor() as cursor:
-        for statement in _drop(connection.vendor):
+        for statement in _drop(connection.vendor, _there(connection)):
             cursor.execute(statement)
 
 
@@ -84,7 +91,7 @@ def _said(one: Guarded, act: str) -> str:
     return f"{one.table} is append-only: {act} is refused; write a new row instead"
 
 
-def _create(vendor: str) -> Iterator[str]:
+def _create(vendor: str, tables: Sequence[Guarded] = TABLES) -> Iterator[str]:
     if vendor not in ("sqlite", "postgresql"):
         raise NotImplementedError(f"no append-only triggers are known for {vendor}; use SQLite or PostgreSQL")
     if vendor == "postgresql":
@@ -93,7 +100,7 @@ def _create(vendor: str) -> Iterator[str]:
             " RAISE EXCEPTION '% is append-only: % is refused; write a new row instead', TG_TABLE_NAME, TG_OP"
             " USING ERRCODE = 'restrict_violation'; END $$"
         )
-    for one in TABLES:
+    for one in tables:
         columns = f" OF {', '.join(one.frozen)}" if one.frozen else ""
         update, delete, third = _names(one, vendor)
         if vendor == "postgresql":
@@ -111,8 +118,8 @@ def _create(vendor: str) -> Iterator[str]:
             yield f"CREATE TRIGGER {third} BEFORE INSERT ON {one.table} WHEN {old} {over.format(_said(one, 'REPLACE'))}"
 
 
-def _drop(vendor: str) -> Iterator[str]:
-    for one in TABLES:
+def _drop(vendor: str, tables: Sequence[Guarded]) -> Iterator[str]:
+    for one in tables:
         for name in _names(one, vendor):
             yield f"DROP TRIGGER IF EXISTS {name}" + (f" ON {one.table}" if vendor == "postgresql" else "")
     if vendor == "postgresql":

@@ -34,6 +34,7 @@ class Counted(models.Model):
         constraints = [models.UniqueConstraint(fields=["leg", "kind", "value"], name="counted_once")]
         indexes = [
             models.Index(fields=["relay", "kind", "value"], name="counted_by_value"),
+            models.Index(fields=["kind", "value"], name="counted_anywhere"),  # a SHA that a person searches for
             models.Index(fields=["relay"], condition=models.Q(shared=True), name="counted_shared"),
         ]
 

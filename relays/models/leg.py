@@ -111,6 +111,7 @@ class Leg(models.Model):
 
     class Meta:
         ordering = ["relay_id", "number"]
+        indexes = [models.Index(fields=["end_sha"], name="leg_end_sha")]  # a tip that a person searches for
         constraints = [
             models.UniqueConstraint(fields=["relay", "number"], name="leg_number_once"),
             models.UniqueConstraint(

@@ -25,11 +25,12 @@ FINAL_STATUSES = (RelayStatus.DONE, RelayStatus.STOPPED)
 
 
 class Request(models.TextChoices):
-    """What a person asked of a relay; the driver carries it out."""
+    """What a person asked of a relay; the driver carries it out. `leg`: park it when its present leg has ended."""
 
     NONE = ""
     DRAIN = "drain"
     NOW = "now"
+    LEG = "leg"
 
 
 class Relay(models.Model):
@@ -61,6 +62,10 @@ class Relay(models.Model):
     agent = models.CharField(max_length=40)
     agent_args = models.JSONField(default=dict)
     policy = models.JSONField(default=dict)  # the snapshot that the relay started with, plus recorded changes
+    # the stored policy that it started with or was last given by a decision; null = none was named
+    policy_version = models.ForeignKey(
+        "relays.PolicyVersion", null=True, blank=True, on_delete=models.PROTECT, related_name="relays"
+    )
     mode = models.CharField(max_length=8, choices=[(mode.value, mode.value) for mode in Mode], default=Mode.ENFORCE)
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="relays")
@@ -115,6 +120,11 @@ class Relay(models.Model):
     @property
     def final(self) -> bool:
         return self.status in FINAL_STATUSES
+
+    @property
+    def parks_now(self) -> bool:
+        """A park that ends its present leg, by draining or at once; `leg` lets that leg end by itself."""
+        return self.park in (Request.DRAIN, Request.NOW)
 
     @property
     def pin(self) -> Pin:

@@ -46,6 +46,9 @@ def acts(here: Head, rights: Collection[str]) -> tuple[Act, ...]:
     else:
         if parking and not ending:
             found.append(Act("resume", "Withdraw park", "player-play", missing, f"{leg} works on; nothing is parked."))
+        elif relay.park == Request.LEG and not ending:
+            will = "It goes on behind this leg, as any relay does; it does not park."
+            found.append(Act("resume", "Go on after this leg", "player-play", missing, will))
         why = missing or (ENDING if ending else "it parks at the next safe point" if parking else "")
         will = f"{drains} and writes its baton. No successor" if live else "No leg"
         found.append(Act("park", "Park", "player-pause", why, f"{will} starts until somebody resumes."))

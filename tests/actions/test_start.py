@@ -1,6 +1,8 @@
 """Start: everything is checked first, and a refused start makes nothing."""
 
+import hashlib
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,11 @@ from django.conf import settings
 from django.utils import timezone
 
 from relays.actions.base import Held, NotPermitted, Refused, Usage
-from relays.actions.start import StartRequest, in_words, start
-from relays.driver import places
+from relays.actions.park import park
+from relays.actions.resume import resume
+from relays.actions.start import StartRequest, dry_run, in_words, start
+from relays.core import readout, reset
+from relays.driver import advance, places
 from relays.models import Decision, Leg, LegState, RegionLease, Relay, RelayStatus
 from tests import builders
 from tests.actions.acts import People, check_chain, everything
@@ -250,3 +255,88 @@ def test_numbers_go_on_behind_ten_thousand_and_leave_out_what_others_left(people
         assert start(people.operator, request(repo)).pk == f"{day}10003"
     finally:
         left.rmdir()
+
+
+def test_a_start_that_is_planned_waits_with_its_region_held(people: People, repo: Path) -> None:
+    """states.md, Relay: new -> "`waiting`: schedule ahead"; waiting -> "`ready`: next_at reached"."""
+    at = timezone.now() + timedelta(hours=2)
+    relay = start(people.operator, request(repo, at=at))
+    assert (relay.status, relay.next_at, Leg.objects.get().state) == ("waiting", at, LegState.PENDING)
+    assert Decision.objects.get().detail["at"] == at.isoformat()
+    assert advance.advance(relay.pk, start=_never) == "waits"
+    with pytest.raises(Held, match=relay.pk):
+        start(people.operator, request(repo))
+    Relay.objects.filter(pk=relay.pk).update(next_at=timezone.now())
+    assert advance.advance(relay.pk, start=lambda *_: True) == "started"
+    relay.refresh_from_db()
+    assert (relay.status, relay.next_at) == (RelayStatus.READY, None)
+
+
+def _never(relay_id: str, leg: int) -> bool:
+    raise AssertionError("started before its time")
+
+
+@pytest.mark.parametrize(("ahead", "words"), [(timedelta(0), "is over"), (timedelta(days=400), "more than 366 days")])
+def test_a_time_that_is_over_or_too_far_is_refused(ahead: timedelta, words: str, people: People, repo: Path) -> None:
+    before = everything()
+    with pytest.raises(Usage, match=words) as refusal:
+        start(people.operator, request(repo, at=timezone.now() + ahead))
+    assert refusal.value.field == "at" and everything() == before
+
+
+def test_one_leg_that_is_tried_is_a_park_that_waits_for_its_end(people: People, repo: Path) -> None:
+    relay = start(people.operator, request(repo, try_one=True))
+    relay.refresh_from_db()
+    assert (relay.park, relay.parks_now, relay.status) == ("leg", False, "ready")
+    assert Decision.objects.get().detail["try_one"] is True
+    park(people.operator, relay.pk)
+    resume(people.operator, relay.pk)
+    relay.refresh_from_db()
+    assert (relay.park, relay.status) == ("leg", "ready"), (
+        "parked before any leg ran, it is still one leg that is tried"
+    )
+    assert resume(people.operator, relay.pk).will == "none"
+    relay.refresh_from_db()
+    assert relay.park == "", "a person who takes it back has an ordinary relay"
+    assert Decision.objects.order_by("-seq")[0].detail == {"withdrew": "park"}
+
+
+def test_a_dry_run_makes_nothing_and_shows_what_a_leg_begins_with(people: People, repo: Path) -> None:
+    holder = start(people.operator, request(repo, region=["src/**"]))
+    before = everything(), traces(repo)
+    wanted = request(repo, region=["docs/**"], sets=["envelope.turns=40", "envelope.wall=2h", "ceiling=0.8"])
+    found = dry_run(people.operator, wanted)
+    text = found.prompt.bytes.decode()
+    assert text.startswith(reset.PREAMBLE) and text.endswith("\nClose them.\n")
+    assert found.prompt.digest == hashlib.sha256(found.prompt.bytes).hexdigest()
+    assert readout.lines(found.readout)[:3] == (
+        "objective: established",
+        "budget: turns=40 tokens=none context=160000 queries=none time=2h",
+        "resident_view: not yet",
+    )
+    assert (found.holder, found.plan.region) == ("", ("docs/**",))
+    assert dry_run(people.operator, request(repo)).holder == holder.pk, "it says who holds the region"
+    for values, words in REFUSED.values():
+        with pytest.raises(Refused) as refusal:
+            dry_run(people.operator, request(repo, **values))
+        assert words in str(refusal.value)
+    with pytest.raises(NotPermitted):
+        dry_run(people.reviewer, wanted)
+    assert (everything(), traces(repo)) == before
+    relay = start(people.operator, wanted)
+    assert relay.pk == found.relay_id, "nothing came between"
+    assert reset.seed(reset.PREAMBLE, relay.pin, b"").digest == found.prompt.digest
+
+
+FIELDS = {
+    "objective empty": "objective", "done_when empty": "done_when", "absolute region": "region", "agent": "agent",
+    "agent flag": "agent", "policy key": "policy", "set form": "policy", "mode": "policy",
+    "watch in prose": "done_when",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", FIELDS)
+def test_a_refusal_names_the_field_that_it_is_about(what: str, people: People, repo: Path) -> None:
+    with pytest.raises(Usage) as refusal:
+        start(people.operator, request(repo, **REFUSED[what][0]))
+    assert refusal.value.field == FIELDS[what]

@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.db import OperationalError
+from django.utils import timezone
 
 from relays.driver import advance
 from relays.models import GateEpisode, Relay, RelayStatus
@@ -267,6 +269,22 @@ def test_from_nothing_to_done_as_a_real_command(tmp_path: Path, repo: Path) -> N
 
 
 @pytest.mark.slow
+def test_one_leg_is_tried_and_a_resume_goes_on(tmp_path: Path, repo: Path) -> None:
+    """ "Try one leg" runs one and parks: no gate, no successor; a resume is an ordinary relay from there on."""
+    call = manage(tmp_path)
+    args = ("--repo", repo, *GOAL, "--agent-arg", "items=1", "--wait", "90", "--json")
+    code, out, err = call("start", *args, "--try")
+    assert code == 8, (out, err)
+    relay = json.loads(str(out))["relay"]
+    _, found, _ = call("status", relay, "--json")
+    told = json.loads(str(found))
+    assert (told["status"], told["gates"]) == ("parked", [])
+    assert [(leg["state"], leg["reason"]) for leg in told["legs"]] == [("ended", "RELAY_ROTATED")]
+    code, out, err = call("resume", relay, "--json")
+    assert (code, json.loads(str(out))["will"]) == (0, "start"), err
+
+
+@pytest.mark.slow
 def test_the_layers_of_the_policy_meet_in_a_real_command(
     tmp_path: Path, repo: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,6 +308,41 @@ def test_the_layers_of_the_policy_meet_in_a_real_command(
     assert (code, out) == (2, "")
     assert str(err).startswith(f"SITE_POLICY='{site}': policy key ceilin: unknown key, did you mean ceiling?")
     assert str(err).count("\n") == 1
+
+
+@pytest.mark.django_db
+def test_a_stored_policy_a_time_and_a_dry_run(cli: Cli, repo: Path, tmp_path: Path) -> None:
+    file = tmp_path / "policy.toml"
+    file.write_text("[relay]\nceiling = 0.8\n")
+    saved = cli("policy", "save", "nightly", file, "--comment", "The night.", "--json")
+    assert (saved.code, saved.json["number"], saved.json["table"]) == (0, 1, {"ceiling": 0.8})
+    before = everything()
+    tried = cli("start", "--repo", repo, *GOAL, "--policy", "nightly", "--dry-run", "--json")
+    assert (tried.code, tried.json["readout"]["objective"], tried.json["holder"]) == (0, "established", None)
+    assert (
+        len(tried.json["prompt"].encode()) == tried.json["bytes"]
+        and "context=160000" in tried.json["readout"]["budget"]
+    )
+    assert everything() == before
+    done = cli("start", "--repo", repo, *GOAL, "--policy", "nightly@1", "--at", "2999-01-01T00:00+01:00")
+    assert (done.code, "more than 366 days ahead" in done.line) == (2, True)
+    at = (timezone.now() + timedelta(days=1)).replace(microsecond=0)
+    done = cli("start", "--repo", repo, *GOAL, "--policy", "nightly@1", "--at", at.isoformat(), "--json")
+    assert (done.code, done.json["status"]) == (0, "waiting")
+    relay = Relay.objects.get()
+    assert (relay.next_at, str(relay.policy_version)) == (at, "nightly@1")
+    held = cli("start", "--repo", repo, *GOAL, "--dry-run")
+    assert held.code == 6 and relay.pk in held.err
+    assert cli("start", "--repo", repo, *GOAL, "--policy", "weekly").code == 14
+    assert "write it as" in cli("start", "--repo", repo, *GOAL, "--at", "tomorrow").line
+    change = cli("policy", "set", relay.pk, "--set", "ceiling=0.7", "--comment", "Less.", "--json")
+    assert (change.code, Relay.objects.get().policy["ceiling"]) == (0, 0.7)
+    file.write_text("[relay]\nceiling = 0.6\n")
+    assert cli("policy", "save", "nightly", file).out.decode().startswith("nightly@2: 1 keys")
+    diff = cli("policy", "diff", "nightly@1", "nightly", "--json")
+    assert diff.json["changes"] == [{"key": "ceiling", "before": "0.8", "after": "0.6"}]
+    assert cli("policy", "show", "nightly@1").out.decode() == "[relay]\nceiling = 0.8\n"
+    assert [one["number"] for one in cli("policy", "list", "nightly", "--json").json["policies"]] == [2, 1]
 
 
 @pytest.mark.django_db

@@ -9,14 +9,21 @@ from django.db import DatabaseError, IntegrityError, connection, models, transac
 from django.utils import timezone
 
 from relays.actions import base
-from relays.models import Baton, Decision, LedgerRow, ResetTransaction, Tombstone, append_only
+from relays.models import Baton, Decision, LedgerRow, PolicyVersion, ResetTransaction, Tombstone, append_only
 from tests.actions.acts import People
 from tests.report_builders import Story
 from tests.tamper import unguarded
 
 pytestmark = pytest.mark.django_db
 
-TABLES: tuple[type[models.Model], ...] = (Decision, LedgerRow, Tombstone, ResetTransaction, Baton)
+TABLES: tuple[type[models.Model], ...] = (
+    Decision,
+    LedgerRow,
+    Tombstone,
+    ResetTransaction,
+    Baton,
+    PolicyVersion,
+)
 #: a column of each and another value for it
 OTHER = {
     Decision: ("comment", "something else"),
@@ -24,6 +31,7 @@ OTHER = {
     Tombstone: ("reason", "RELAY_GOAL_DONE"),
     ResetTransaction: ("seed_digest", "f" * 64),
     Baton: ("text", "{}"),
+    PolicyVersion: ("text", "[relay]\n"),
 }
 
 
@@ -33,7 +41,15 @@ def story(tmp_path: Path) -> Story:
     told.leg(turns=2)
     told.leg(turns=2)
     base.record(People.made().operator, "park", now=timezone.now(), relay=told.relay, comment="why")
+    version(1)
     return told
+
+
+def version(number: int) -> None:
+    PolicyVersion.objects.create(
+        name="nightly", number=number, text="[relay]\nceiling = 0.8\n", table={"ceiling": 0.8}, digest="a" * 64,
+        made_by=Decision.objects.get(seq=1).actor, at=timezone.now(),
+    )  # fmt: skip
 
 
 def refused(act: Callable[[], object]) -> str:
@@ -85,7 +101,7 @@ def test_a_relay_with_records_cannot_be_deleted_around_them(story: Story) -> Non
 def test_whoever_speaks_to_the_database_itself_is_refused_too(story: Story, table: type[models.Model]) -> None:
     name = table._meta.db_table
     before = list(table._default_manager.order_by("pk").values())
-    columns = ", ".join(field.column for field in table._meta.concrete_fields)
+    columns = ", ".join(connection.ops.quote_name(field.column) for field in table._meta.concrete_fields)
     statements = [f"DELETE FROM {name}", f"DELETE FROM {name} WHERE 1 = 1"]
     if connection.vendor == "sqlite":
         # each of these deletes the old row first, without asking a DELETE trigger
@@ -128,6 +144,7 @@ def test_replace_by_another_unique_column_is_refused(story: Story) -> None:
 def test_new_rows_are_written_as_ever(story: Story) -> None:
     counts = [table._default_manager.count() for table in TABLES]
     story.leg(turns=1)
+    version(2)
     base.record(People(*[base.Actor(Decision.objects.get(seq=1).actor)] * 5).operator, "resume", now=timezone.now())
     assert [table._default_manager.count() for table in TABLES] == [count + 1 for count in counts]
 
@@ -180,4 +197,5 @@ def test_a_transactional_test_leaves_an_empty_database(tmp_path: Path, time: str
     told.leg(turns=2)
     told.leg(turns=2)
     base.record(base.Actor(told.relay.owner), "park", now=timezone.now(), relay=told.relay)
+    version(1)
     assert all(table._default_manager.exists() for table in TABLES)

@@ -30,6 +30,7 @@ VERBS: dict[str, str] = {
     "fact": "state a fact that every leg to come is given, or take it back",
     "pin": "pin a pointer that every leg to come is given, or take it back",
     "restate": "state a new objective, or other limits of the budget",
+    "policy": "keep policies under names, compare them, and give a relay another one",
     "verify": "judge all pointers of a relay's baton again",
     "check-baton": "climb the reader's ladder over a baton file",
     "canonical": "the canonical bytes of a baton file",

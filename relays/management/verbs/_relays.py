@@ -4,11 +4,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from relays.actions import userfacts
+from relays.actions import policies, userfacts
 from relays.actions.base import Actor, Outcome, relay_or_refuse
 from relays.actions.people import actor
 from relays.core import policy, policyfile
 from relays.management.cli import emit, refuse
+from relays.models import PolicyVersion
 from relays.reports import userfacts as facts_report
 
 
@@ -31,6 +32,13 @@ def pairs(values: list[str], flag: str) -> dict[str, str]:
             refuse(f"{flag} {value!r}: write it as name=value")
         found[name.strip()] = rest
     return found
+
+
+def stored_policy(named: str) -> PolicyVersion | None:
+    """The stored policy that `--policy` names; None where it names a file that is there, or nothing."""
+    if not named or "/" in named or named.endswith(".toml") or Path(named).exists():
+        return None
+    return policies.version_or_refuse(named)
 
 
 def policy_table(path: str) -> dict[str, object]:

@@ -1,13 +1,16 @@
 """`relay start`: start a relay; with `--wait` drive it here until it ends, parks or idles."""
 
 import argparse
+from datetime import datetime
 
 from django.db import DatabaseError
+from django.utils import timezone
 
-from relays.actions.start import StartRequest, in_words, start
+from relays.actions.start import StartRequest, dry_run, held_by, in_words, start
+from relays.core import readout
 from relays.driver import foreground
 from relays.management.cli import Exit, emit, keep_traceback, refuse, say
-from relays.management.verbs._relays import acting, add_actor, pairs, policy_table
+from relays.management.verbs._relays import acting, add_actor, pairs, policy_table, stored_policy
 from relays.models import Relay, RelayStatus
 
 
@@ -18,10 +21,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--region", nargs="+", action="extend", default=[], metavar="GLOB")
     parser.add_argument("--agent", required=True, metavar="NAME")
     parser.add_argument("--agent-arg", nargs="+", action="extend", default=[], metavar="K=V")
-    parser.add_argument("--policy", default="", metavar="FILE", help="a TOML file with a [relay] table")
+    parser.add_argument(
+        "--policy",
+        default="",
+        metavar="FILE|NAME",
+        help="a TOML file with a [relay] table, or a stored policy: NAME, NAME@N",
+    )
     parser.add_argument("--set", nargs="+", action="extend", default=[], metavar="key=value")
     parser.add_argument("--mode", default="", choices=["", "shadow", "advise", "enforce"], metavar="M")
     parser.add_argument("--watch", action="store_true", help="done_when is an invariant that is kept")
+    parser.add_argument("--at", type=_moment, default=None, metavar="TIME", help="its first leg starts then (ISO 8601)")
+    parser.add_argument("--try", dest="try_one", action="store_true", help="run one leg, then park")
+    parser.add_argument("--dry-run", action="store_true", help="check all and show the first prompt; nothing is made")
     parser.add_argument(
         "--wait", type=_seconds, default=None, metavar="SECONDS", help="drive it here, no worker needed"
     )
@@ -29,21 +40,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    relay = start(
-        acting(options),
-        StartRequest(
-            repo=options.repo,
-            objective=options.objective,
-            done_when=options.done_when,
-            region=options.region,
-            agent=options.agent,
-            agent_args=pairs(options.agent_arg, "--agent-arg"),
-            policy=policy_table(options.policy),
-            sets=options.set,
-            mode=options.mode,
-            watch=options.watch,
-        ),
+    version = stored_policy(options.policy)
+    request = StartRequest(
+        repo=options.repo,
+        objective=options.objective,
+        done_when=options.done_when,
+        region=options.region,
+        agent=options.agent,
+        agent_args=pairs(options.agent_arg, "--agent-arg"),
+        version=version,
+        policy=policy_table("" if version else options.policy),
+        sets=options.set,
+        mode=options.mode,
+        watch=options.watch,
+        at=options.at,
+        try_one=options.try_one,
     )
+    if options.dry_run:
+        return _dry_run(options, request)
+    relay = start(acting(options), request)
     note = in_words(relay)
     if note and not options.json:
         say(f"{relay.pk}: {note}")
@@ -56,6 +71,23 @@ def run(options: argparse.Namespace) -> int:
         f"{relay.pk} {relay.status} {relay.status_why}".rstrip(),
     )
     return code
+
+
+def _dry_run(options: argparse.Namespace, request: StartRequest) -> int:
+    found = dry_run(acting(options), request)
+    prompt = found.prompt.bytes.decode("utf-8", "replace")
+    data = {
+        "prompt": prompt,
+        "bytes": len(found.prompt.bytes),
+        "digest": found.prompt.digest,
+        "readout": readout.as_mapping(found.readout),
+        "holder": found.holder or None,
+    }
+    words = "\n".join([prompt.rstrip("\n"), "", *readout.lines(found.readout), f"prompt: {data['bytes']} bytes"])
+    emit(data, options.json, words)
+    if found.holder:
+        refuse(held_by(found.holder, found.plan.region, str(found.plan.place.top)), Exit.HELD)
+    return Exit.FINE
 
 
 def _wait(relay: Relay, options: argparse.Namespace) -> tuple[Relay, Exit]:
@@ -95,6 +127,15 @@ def _compare(relay: Relay) -> None:
         refresh.bring_up_relay(relay)
     except Exception as error:  # noqa: BLE001 - the relay ended as it ended, whatever its comparison meets
         keep_traceback("start", error)
+
+
+def _moment(text: str) -> datetime:
+    """A time as ISO 8601; without a zone it is the fleet's."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write it as 2026-12-24T18:00+01:00") from None
+    return found if found.tzinfo else timezone.make_aware(found)
 
 
 def _seconds(text: str) -> float:
