@@ -17,7 +17,7 @@ def install(apps: Apps, schema_editor: BaseDatabaseSchemaEditor) -> None:
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("relays", "0014_hooks"),
+        ("relays", "0015_preferences"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
