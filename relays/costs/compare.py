@@ -17,7 +17,7 @@ from django.conf import settings
 
 from relays.core import policy as policies
 from relays.core.baselines import LEVELS, NAMES, PRICES, Parameter, Setting, defaults
-from relays.core.carryover import Work
+from relays.core.carryover import Work, play
 from relays.core.carryover_prices import Prices
 from relays.core.pricing import kept, plain
 from relays.core.rotation import context_mark
@@ -25,11 +25,14 @@ from relays.core.shadow import Provenance
 from relays.core.usage import Buckets, total
 from relays.core.workstream import Stream
 from relays.costs import learned, streams
-from relays.costs.against import SHORT, Ground, as_json, figures_of, order, played, steps_of
+from relays.costs.against import SHORT, Ground, as_json, figures_of, order, other, played, steps_of
 from relays.models import Comparison, Counted, Relay, Session, StoredWork
+from relays.sessions.series import reduced
 
 #: points of a series, legs and boundaries that are kept, steps that a page may play itself
 POINTS: Final = 300
+RESIDENTS: Final = 600
+EVENTS: Final = 1_000
 MOST_LEGS: Final = 1_000
 MOST_STEPS: Final = 4_000
 SIX: Final = Decimal("0.000001")
@@ -54,20 +57,40 @@ def figures(of: Relay | Session) -> tuple[dict[str, Any], Ground | None]:
         why = f"no price is known for {models}: tokens are compared, money is not"
         prices: Sequence[Prices] = [setting.prices()] * max(1, len(seen.prices))
         baselines = [played(name, bare, setting, prices, None) for name in order(relay_side)]
+        residency = _residency(seen, bare, setting, prices) if relay_side else {}
         return {
             **values,
             **_nothing(),
             "baselines": baselines,
+            "residency": residency,
             "verdict_why": why[:SHORT],
             "prices": {},
         }, None
     ground = _ground(seen, setting, bare, relay_side)
     values |= figures_of(ground)
+    if relay_side:
+        values["residency"] = _residency(seen, bare, setting, ground.prices)
     lacking = len(stream.cuts) - seen.carrying_calls
     if not relay_side and lacking > 0:
         said = f"{values['verdict_why']}; its file lacks {lacking} of the compactions' own calls: they are left out"
         values["verdict_why"] = said[:SHORT]
     return values, ground
+
+
+def _residency(seen: streams.Observed, work: Work, setting: Setting, prices: Sequence[Prices]) -> dict[str, Any]:
+    """The window of the baseline that the verdict is about, at each call of the same work: every peak is kept."""
+    name = other(relay_side=True)
+    carried = play(work, setting.policy(name), prices)
+    residents = carried.residents
+    return {
+        "policy": name,
+        "calls": len(work.steps),
+        "before": seen.left_out,
+        "turns": sum(leg.turns for leg in seen.legs),
+        "peak": carried.peak,
+        "events": list(carried.events)[:EVENTS],
+        "points": [[call, tokens] for call, tokens, _ in reduced(residents, bytes(len(residents)), RESIDENTS)],
+    }
 
 
 def _ground(seen: streams.Observed, setting: Setting, bare: Work, relay_side: bool) -> Ground:
@@ -111,7 +134,7 @@ def store(
 def _nothing() -> dict[str, Any]:
     return {
         "verdict": "not yet", "verdict_why": "", "saving": None, "saving_low": None, "saving_high": None,
-        "break_even": None, "baselines": [], "sensitivity": [], "line": [], "series": {},
+        "break_even": None, "baselines": [], "sensitivity": [], "line": [], "series": {}, "residency": {},
     }  # fmt: skip
 
 

@@ -25,6 +25,8 @@ class Comparison(models.Model):
     `prices`: {"read", "write", "output", "input", "source"}. `progress`: {"commits", "issues", "rows", "units"}.
     `faithful`: {"verdict", "what", "rows": [[label, share or null, n]]}. `forecast`: [{"axis", "limit", "used",
     "per_leg", "legs_left", "progress_left"}] or [] where nothing can be said yet; `forecast_why` says why.
+    `residency`: of a relay, the window of the baseline that the verdict is about: {"policy", "calls", "before": turns
+    that were not played, "turns": of the goal when it was, "peak", "events": calls, "points": [[call, tokens]]}.
     """
 
     relay = models.OneToOneField(Relay, on_delete=models.CASCADE, null=True, blank=True, related_name="comparison")
@@ -50,6 +52,7 @@ class Comparison(models.Model):
     series = models.JSONField(default=dict)
     legs = models.JSONField(default=list)
     busts = models.JSONField(default=list)
+    residency = models.JSONField(default=dict)
     orientation = models.JSONField(default=dict)
     prices = models.JSONField(default=dict)
     progress = models.JSONField(default=dict)

@@ -20,9 +20,10 @@ from relays.actions import resume as resuming
 from relays.actions import userfacts
 from relays.actions.base import Actor, NotPermitted, Outcome, Refused, Usage
 from relays.charts import flat as flat_chart
+from relays.charts import scores as scores_chart
 from relays.core import readout
 from relays.models import Relay, RelayStatus
-from relays.reports import advisory, diffs, evidence, flat, layout, legs
+from relays.reports import advisory, diffs, evidence, flat, layout, legs, scores
 from relays.reports import relay as report
 from relays.reports import status as status_report
 from relays.reports.acts import acts
@@ -33,7 +34,8 @@ from relays.views.parts import part_response, whole_number
 
 SERIES = 100
 ACTS = ("park", "park_now", "resume", "stop", "stop_now")
-_PARTS = ("head", "kpis", "series", "chart", "legs", "side", "records")
+_PARTS = ("head", "kpis", "series", "chart", "tail", "scores", "legs", "side", "records")
+_JSON = ("chart", "tail", "scores")  # data of charts, not HTML
 
 
 @require_safe
@@ -49,7 +51,8 @@ def relay(request: HttpRequest, relay_id: str) -> HttpResponseBase:
     part = request.GET.get("part")
     if part is not None:
         return _part(request, found, rights, part)
-    data = flat.flat(found.pk)
+    data = flat.flat(found.pk, _leg(request))
+    marks = scores.scores(found.pk)
     context = {
         **_head(found, rights),
         **_kpis(found),
@@ -59,6 +62,8 @@ def relay(request: HttpRequest, relay_id: str) -> HttpResponseBase:
         **_records(found, request),
         "chart": _chart(data),
         "flat": data,
+        "scores": marks,
+        "scores_chart": _scores(marks),
         "forms": _forms(found),
     }
     return render(request, "relays/relay/page.html", context)
@@ -76,15 +81,17 @@ def _part(request: HttpRequest, found: Relay, rights: frozenset[str], part: str)
     builders: dict[str, Callable[[], dict[str, object]]] = {
         "head": lambda: _head(found, rights),
         "kpis": lambda: _kpis(found),
-        "series": lambda: _series(found, flat.flat(found.pk)),
-        "chart": lambda: {"text": json.dumps(_chart(flat.flat(found.pk)), separators=(",", ":"))},
+        "series": lambda: _series(found, flat.flat(found.pk, _leg(request))),
+        "chart": lambda: _as_text(_chart(flat.flat(found.pk, _leg(request)))),
+        "tail": lambda: _as_text(flat_chart.tail(flat.tail(found.pk))),
+        "scores": lambda: _as_text(_scores(scores.scores(found.pk))),
         "legs": lambda: _legs(found, request),
         "side": lambda: _side(found, rights),
         "records": lambda: _records(found, request),
     }
-    name = f"_{part}.html" if part != "chart" else "_chart.json"
+    name = f"_{part}.html" if part not in _JSON else "_chart.json"
     response = part_response(request, f"relays/relay/{name}", builders[part], (f"relay:{found.pk}",))
-    if part == "chart":
+    if part in _JSON:
         response["Content-Type"] = "application/json"
     return response
 
@@ -109,8 +116,20 @@ def _kpis(found: Relay) -> dict[str, object]:
 
 
 def _chart(data: flat.Flat) -> dict[str, Any]:
-    figure = json.loads(flat_chart.figure(data).to_json())
-    return {"figure": figure, "alternative": flat_chart.alternative(data)}
+    return {"figure": flat_chart.figure(data).plain(), "alternative": flat_chart.alternative(data)}
+
+
+def _scores(data: scores.Scores) -> dict[str, Any]:
+    return {"figure": scores_chart.figure(data).plain(), "alternative": scores_chart.alternative(data)}
+
+
+def _as_text(content: object) -> dict[str, object]:
+    return {"text": json.dumps(content, separators=(",", ":"))}
+
+
+def _leg(request: HttpRequest) -> int | None:
+    """The leg that the graph is zoomed into."""
+    return whole_number(request.GET.get("leg", ""))
 
 
 def _series(found: Relay, data: flat.Flat) -> dict[str, object]:
@@ -120,6 +139,7 @@ def _series(found: Relay, data: flat.Flat) -> dict[str, object]:
         "legend": flat_chart.events_named(data),
         "any_parked": any(leg.parked for leg in data.legs),
         "series_rows": data.legs[-SERIES:],
+        "series_marks": [mark for mark in data.marks if data.focus is not None or not mark.held][-SERIES:],
         "series_left_out": len(data.legs) > SERIES,
     }
 

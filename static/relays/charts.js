@@ -1,6 +1,8 @@
 /* Draws every chart from <script type="application/json"> and again when its data or the theme changes.
    Colours arrive as var(--rs-…) and are resolved here, so one stylesheet rules both themes.
-   <div data-chart data-from="id of the JSON" data-src="address of fresh JSON" data-topic="what it follows"> */
+   <div data-chart data-from="id of the JSON" data-src="address of fresh JSON" data-topic="what it follows">
+   A chart with `data-tail` follows its topic by itself (flat.js). `rs-drawn` says that a chart was drawn; `rs-data`, sent
+   to a chart with the text of its JSON, hands it over without a request. */
 (function () {
   'use strict';
   var root = document.documentElement, body = document.body, NARROW = 520;
@@ -33,7 +35,9 @@
     }
     delete layout.meta;
     element.narrow = narrow;
+    if (element.prepare) element.prepare(figure);
     window.Plotly.react(element, figure.data, layout, { displayModeBar: false, responsive: true });
+    element.dispatchEvent(new CustomEvent('rs-drawn'));
   }
   function take(element, text) {
     if (element.text === text) return;       // nothing new, nothing is drawn
@@ -64,9 +68,11 @@
     var source = document.getElementById(element.dataset.from);
     if (source) take(element, source.textContent);
     else if (element.dataset.src) fetchFresh(element);   // a refreshed region carries no script, also not one of data
-    if (element.dataset.src && element.dataset.topic) body.addEventListener('rs:' + element.dataset.topic, function () { fetchFresh(element); });
+    element.addEventListener('rs-data', function (event) { if (!element.dataset.tail) { element.tag = event.detail.etag; take(element, event.detail.text); } });
+    if (element.dataset.src && element.dataset.topic && !element.dataset.tail) body.addEventListener('rs:' + element.dataset.topic, function () { if (!(window.rsPushed && window.rsPushed(element.dataset.src))) fetchFresh(element); });
     if (window.ResizeObserver) new ResizeObserver(function () { if (element.figure && element.narrow !== element.clientWidth < NARROW) draw(element); }).observe(element);
   }
+  window.rsCharts = { fetchFresh: fetchFresh, draw: draw };
   charts.forEach(adopt);
   /* a chart that came with a refreshed region */
   document.addEventListener('htmx:afterSettle', function () {
