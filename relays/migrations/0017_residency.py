@@ -11,7 +11,7 @@ def again(apps: Apps, _editor: BaseDatabaseSchemaEditor) -> None:
 
 
 class Migration(migrations.Migration):
-    dependencies = [("relays", "0014_hooks")]
+    dependencies = [("relays", "0016_policies")]
 
     operations = [
         migrations.AddField(model_name="comparison", name="residency", field=models.JSONField(default=dict)),
