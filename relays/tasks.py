@@ -3,6 +3,7 @@
 from celery import shared_task
 from django.utils import timezone
 
+from relays.actions import audit
 from relays.costs import refresh
 from relays.driver import advance as driver_advance
 from relays.driver import housekeeping
@@ -18,6 +19,12 @@ def advance(relay_id: str) -> None:
 @shared_task(name="relays.tasks.reconcile")
 def reconcile() -> None:
     driver_reconcile.reconcile()
+    audit.ring_due()
+
+
+@shared_task(name="relays.tasks.audit_step")
+def audit_step(run_id: int) -> None:
+    audit.step(run_id)
 
 
 @shared_task(name="relays.tasks.import_step")

@@ -88,7 +88,7 @@ def need(actor: Actor, right: str, what: str) -> None:
 def relay_or_refuse(relay_id: str) -> Relay:
     # what cannot be an id never reaches a database: one of them takes no NUL, none a lone surrogate
     if RELAY_ID.fullmatch(relay_id):
-        relay = Relay.objects.select_related("owner").filter(pk=relay_id).first()
+        relay = Relay.objects.select_related("owner", "reviewers").filter(pk=relay_id).first()
         if relay is not None:
             return relay
     raise NotFound(f"relay {relay_id[:60]!r} is not known here; `relay list` shows those that are")
@@ -114,7 +114,7 @@ def check_comment(act: str, comment: str) -> None:
 def gate_or_refuse(gate_id: object) -> GateEpisode:
     text = str(gate_id)
     if text.isascii() and text.isdecimal() and len(text) < 19:
-        gate = GateEpisode.objects.select_related("relay", "leg").filter(pk=int(text)).first()
+        gate = GateEpisode.objects.select_related("relay__reviewers", "leg").filter(pk=int(text)).first()
         if gate is not None:
             return gate
     raise NotFound(f"gate {text[:60]!r} is not known here; `relay status ID` lists a relay's gates")

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db import transaction
 from django.utils import timezone
 
-from relays.actions import carried, people
+from relays.actions import carried, people, reviewers
 from relays.actions.base import (
     Actor,
     ChangedSinceSeen,
@@ -24,7 +24,7 @@ from relays.core import policy
 from relays.core.settling import Settling
 from relays.core.vocabulary import Ask, Cause
 from relays.driver import budgets, causes, finals, gates, git, memory_ops, successor
-from relays.driver.changes import INBOX, RELAYS, bump, change_gate, ring, topic
+from relays.driver.changes import INBOX, RELAYS, bump, change_gate, keep_step, ring, topic
 from relays.models import (
     NEXT_LEG,
     OPEN_GATES,
@@ -37,6 +37,7 @@ from relays.models import (
 )
 from relays.reports import approvals
 from relays.reports import gate as gate_report
+from relays.reports import reviewers as reviewer_names
 from relays.stores.base import StoreUnavailable
 
 
@@ -77,7 +78,7 @@ def approve(
     tip = _tip(relay)
     moment = timezone.now()
     with transaction.atomic():
-        _locked(gate, relay, seen, tip, "approve")
+        _locked(actor, gate, relay, seen, tip, "approve")
         rules = budgets.policy_of(relay)
         note = _four_eyes(actor, gate, relay, rules)
         before = _standing(gate, seen, tip)
@@ -116,12 +117,12 @@ def approve(
         causes.settle(relay, moment, but=gate.pk)
         have = len({*before, actor.user.pk})
         if have >= rules.approvals:
-            change_gate(gate.pk, GateState.APPROVED, frm=[GateState.WAITING], now=moment, error="")
+            change_gate(gate.pk, GateState.APPROVED, frm=[GateState.WAITING], now=moment, by=actor.user, error="")
             memory_ops.decide(gate, consents=True, now=moment)
             if gate.token == Ask.DONE_UNCONFIRMED:
                 _confirm(actor, gate, relay, moment)
             else:
-                _request(gate, relay, rules, moment)
+                _request(actor, gate, relay, rules, moment)
         bump(topic(relay.pk), RELAYS, INBOX)
         ring(relay.pk)
     gate.refresh_from_db()
@@ -158,7 +159,7 @@ def refuse(
     with transaction.atomic():
         if reopen:
             return _reopen(actor, gate, relay, comment, moment)
-        _locked(gate, relay, seen, tip, "refuse")
+        _locked(actor, gate, relay, seen, tip, "refuse")
         changes = carried.check(gate, relay, next_action, answers or {}, region, sets, objective, approves=False)
         if then == "stop" and changes.acts:
             raise Usage(f"refuse {gate.pk} --then stop: a stopped relay takes nothing over; leave the changes out")
@@ -177,7 +178,7 @@ def refuse(
             seen=seen,
             detail={"then": then, "carries": list(changes.acts)},
         )
-        change_gate(gate.pk, GateState.REFUSED, frm=[GateState.WAITING], now=moment)
+        change_gate(gate.pk, GateState.REFUSED, frm=[GateState.WAITING], now=moment, by=actor.user)
         memory_ops.decide(gate, consents=False, now=moment)
         carried.apply(actor, gate, relay, changes, decision, moment)
         causes.settle(relay, moment, but=gate.pk)
@@ -210,9 +211,10 @@ def _tip(relay: Relay) -> str:
         return ""
 
 
-def _locked(gate: GateEpisode, relay: Relay, seen: str, tip: str, act: str) -> None:
-    """Lock the relay, read it and the gate anew, then compare what was seen with what stands now."""
+def _locked(actor: Actor, gate: GateEpisode, relay: Relay, seen: str, tip: str, act: str) -> None:
+    """Lock the relay, read it and the gate anew, then judge who decides, and what was seen against what stands now."""
     lock(relay)
+    reviewers.check_member(actor, relay, f"{act} {gate.pk}")
     gate.refresh_from_db()
     if gate.state != GateState.WAITING:
         raise NotLegalNow(f"{act} {gate.pk}: it is {gate.state}, not waiting; look at `relay status {relay.pk}`")
@@ -233,42 +235,44 @@ def _four_eyes(actor: Actor, gate: GateEpisode, relay: Relay, rules: policy.Poli
     if not rules.four_eyes or actor.user.pk != relay.owner_id:
         return ""
     name = actor.user.get_username()
-    others = [other for other in people.approvers() if other != name]
-    if not others:
+    if not any(other != name for other in people.approvers()):
         return "four eyes did not bind: fewer than two people may approve"
+    others = [other for other in reviewer_names.names_of(relay.reviewers) if other != name]
     raise NotPermitted(
         f"approve {gate.pk}: four eyes: user {name} started {relay.pk}; another reviewer approves, "
-        f"signed in or with --as: {', '.join(others[:5])}"
+        f"signed in or with --as: {', '.join(others[:5]) or 'nobody is left in its group; an admin adds somebody'}"
     )
 
 
 def _confirm(actor: Actor, gate: GateEpisode, relay: Relay, moment: datetime) -> None:
     """A goal in prose is reached because a reviewer says so: the relay is done, no leg is needed."""
-    change_gate(gate.pk, GateState.CONFIRMED, frm=[GateState.APPROVED], now=moment)
+    change_gate(gate.pk, GateState.CONFIRMED, frm=[GateState.APPROVED], now=moment, by=actor.user)
     why = f"{gate.token}: confirmed by {actor.user.get_username()}"
     if not finals.done(relay.pk, frm=[RelayStatus.PARKED], now=moment, why=why):
         raise NotLegalNow(f"approve {gate.pk}: {relay.pk} is {relay.status}, not parked; look at its page again")
 
 
-def _request(gate: GateEpisode, relay: Relay, rules: policy.Policy, moment: datetime) -> None:
+def _request(actor: Actor, gate: GateEpisode, relay: Relay, rules: policy.Policy, moment: datetime) -> None:
     """On approval: the resume is requested, unless a person resumes, or another episode still keeps the relay.
 
     What was asked while the relay goes on, or kept another step waiting, is answered: "`confirmed`: no leg is needed".
     """
     relay.refresh_from_db()
     if relay.status != RelayStatus.PARKED or gate.blocks != NEXT_LEG:
-        change_gate(gate.pk, GateState.CONFIRMED, frm=[GateState.APPROVED], now=moment)
+        why = "no leg was needed"
+        change_gate(gate.pk, GateState.CONFIRMED, frm=[GateState.APPROVED], now=moment, by=actor.user, why=why)
         return
     if rules.resume != "on_approve":
         return
     if gates.undecided(relay.pk).exists() or approvals.standing_refusal(relay.pk):
         return
     approved = list(GateEpisode.objects.filter(relay=relay, state=GateState.APPROVED))
-    successor.request(relay, moment, gates_approved=approved)
+    successor.request(relay, moment, gates_approved=approved, by=actor.user)
 
 
 def _reopen(actor: Actor, gate: GateEpisode, relay: Relay, comment: str, moment: datetime) -> GateOutcome:
     lock(relay)
+    reviewers.check_member(actor, relay, f"refuse {gate.pk} --reopen")
     gate.refresh_from_db()
     if gate.state not in (GateState.REFUSED, GateState.EXPIRED):
         raise NotLegalNow(f"refuse {gate.pk} --reopen: it is {gate.state}; only a refused or expired gate is reopened")
@@ -291,5 +295,6 @@ def _reopen(actor: Actor, gate: GateEpisode, relay: Relay, comment: str, moment:
         state_at=moment,
         reopened_from=gate,
     )
+    keep_step(again.pk, GateState.WAITING, now=moment, by=actor.user, why=f"gate {gate.pk} was reopened")
     bump(topic(relay.pk), RELAYS, INBOX)
     return GateOutcome(again.pk, again.state, decision.seq, 0, budgets.policy_of(relay).approvals)

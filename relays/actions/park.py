@@ -64,7 +64,7 @@ def _end(actor: Actor, relay_id: str, act: str, immediate: bool, comment: str) -
                 next_at=None,
                 park=Request.LEG if relay.park == Request.LEG else Request.NONE,
             )
-            gates.withdraw_requested(relay_id, moment)
+            gates.withdraw_requested(relay_id, moment, by=actor.user)
             will = "none"
         else:
             finals.stopped(

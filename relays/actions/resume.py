@@ -48,7 +48,8 @@ def resume(actor: Actor, relay_id: str, comment: str = "") -> Outcome:
                 f"{lacks if closed.token == Ask.DONE_UNCONFIRMED else ''}, or stop the relay"
             )
         record(actor, "resume", now=moment, relay=relay, comment=comment)
-        successor.request(relay, moment, gates_approved=[g for g in waiting if g.state == GateState.APPROVED])
+        approved = [gate for gate in waiting if gate.state == GateState.APPROVED]
+        successor.request(relay, moment, gates_approved=approved, by=actor.user)
         bump(topic(relay_id), RELAYS, INBOX)
         ring(relay_id)
     relay.refresh_from_db()

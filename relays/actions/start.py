@@ -11,6 +11,7 @@ from django.db import IntegrityError, transaction
 from django.db.models.functions import Length
 from django.utils import timezone
 
+from relays.actions import reviewers
 from relays.actions.base import Actor, Held, Refused, Usage, need, record
 from relays.agents import registry
 from relays.agents.base import AgentArgError
@@ -18,7 +19,7 @@ from relays.core import baton, donewhen, objective, policy, policyfile, policyta
 from relays.core.vocabulary import Ask, Extra, Mode
 from relays.driver import adopt, leases, places, rebaton, successor
 from relays.driver.changes import INBOX, RELAYS, bump, ring, topic
-from relays.models import Decision, PolicyVersion, Relay, RelayStatus, Request
+from relays.models import Decision, PolicyVersion, Relay, RelayStatus, Request, ReviewerGroup
 from relays.stores import git as git_store
 from relays.stores import ownconfig
 from relays.stores.base import StoreUnavailable
@@ -43,6 +44,7 @@ class StartRequest:
     mode: str = ""
     watch: bool = False
     origin: Mapping[str, Any] = field(default_factory=dict)  # what it came from: kept with the decision
+    reviewers: str = ""  # the group whose members alone decide on its gates; "": whoever may review
     form: str = ""  # names one filled-in form: sent twice, it starts one relay
     version: PolicyVersion | None = None  # the stored policy that it starts with; `policy` and `sets` go over it
     at: datetime | None = None  # when its first leg may start; None = now
@@ -62,6 +64,7 @@ class Plan:
     policy: policy.Policy
     repository_table: Mapping[str, Any]  # `[relay]` of dos.toml at the tip
     agent: str
+    reviewers: ReviewerGroup | None
 
     @property
     def in_place(self) -> bool:
@@ -102,7 +105,10 @@ def plan(actor: Actor, request: StartRequest) -> Plan:
         raise Usage(
             f"start: {place.top} has no branch checked out; switch to one, or leave workspace at worktree", "repo"
         )
-    return Plan(request, place, store, tip, done, held_region, snapshot, table, agent)
+    group = reviewers.choose(request.reviewers) if request.reviewers else None
+    if group is not None:
+        reviewers.check_enough("start", group, snapshot, actor.user.get_username())
+    return Plan(request, place, store, tip, done, held_region, snapshot, table, agent, group)
 
 
 def _goal(request: StartRequest) -> tuple[donewhen.DoneWhen, objective.Pin, tuple[str, ...], str]:
@@ -178,6 +184,7 @@ def start(actor: Actor, request: StartRequest) -> Relay:
             policy_version=request.version,
             mode=Mode(found.policy.mode),
             owner=actor.user,
+            reviewers=found.reviewers,
             os_user=actor.os_user,
             park=Request.LEG if request.try_one else Request.NONE,
             findings=[f"{ownconfig.FINDING}{line}" for line in ownconfig.lint(place.git_dir)],
@@ -265,6 +272,7 @@ def _create(actor: Actor, relay: Relay, held_region: tuple[str, ...], moment: da
             "agent": relay.agent,
             "agent_args": relay.agent_args,
             **({"origin": dict(request.origin)} if request.origin else {}),
+            **({"reviewers": request.reviewers} if request.reviewers else {}),
             **({"form": request.form} if request.form else {}),
             **({"policy": str(request.version)} if request.version else {}),
             **({"at": request.at.isoformat()} if request.at else {}),

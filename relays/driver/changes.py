@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from django.contrib.auth.models import User
 from django.db.models import F
 
 from relays.core import lifecycle
 from relays.driver import travel
-from relays.models import GateEpisode, Leg, Relay, RelayStatus
+from relays.models import GateChange, GateEpisode, Leg, Relay, RelayStatus
 from relays.models.pulse import bump, fenced
 from relaysite import bell
 
@@ -21,6 +22,7 @@ __all__ = [
     "change_leg",
     "change_relay",
     "fenced",
+    "keep_step",
     "lock",
     "ring",
     "topic",
@@ -71,9 +73,23 @@ def change_leg(leg_pk: int, to: str, *, frm: Iterable[str], **fields: Any) -> bo
     return bool(Leg.objects.filter(pk=leg_pk, state__in=sources).update(state=to, **fields))
 
 
-def change_gate(gate_pk: int, to: str, *, frm: Iterable[str], now: datetime, **fields: Any) -> bool:
-    """Move a gate episode if it is in one of `frm`; False when somebody else moved it first."""
+def change_gate(
+    gate_pk: int, to: str, *, frm: Iterable[str], now: datetime, by: User | None = None, why: str = "", **fields: Any
+) -> bool:
+    """Move a gate episode if it is in one of `frm`; False when somebody else moved it first.
+
+    `by`: the person whose act does it, none where the machine does. `why`: one line, where the state alone does not
+    say it. Both are kept with the time (`GateChange`): the gate's page shows who brought it where.
+    """
     sources = list(frm)
     for source in sources:
         lifecycle.check_change(lifecycle.GATE, source, to)
-    return bool(GateEpisode.objects.filter(pk=gate_pk, state__in=sources).update(state=to, state_at=now, **fields))
+    moved = GateEpisode.objects.filter(pk=gate_pk, state__in=sources).update(state=to, state_at=now, **fields)
+    if moved:
+        keep_step(gate_pk, to, now=now, by=by, why=why)
+    return bool(moved)
+
+
+def keep_step(gate_pk: int, state: str, *, now: datetime, by: User | None = None, why: str = "") -> None:
+    """Write down that the episode came into `state`: for whoever opens one, or opens one again."""
+    GateChange.objects.create(gate_id=gate_pk, state=state, at=now, by=by, why=" ".join(why.split())[:500])

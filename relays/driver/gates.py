@@ -4,12 +4,14 @@ import logging
 from collections.abc import Sequence
 from datetime import datetime
 
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.db.models import F, QuerySet
 
+from relays.core.limits import format_duration
 from relays.core.policy import PolicyError
 from relays.driver import budgets
-from relays.driver.changes import INBOX, RELAYS, bump, change_gate, topic
+from relays.driver.changes import INBOX, RELAYS, bump, change_gate, keep_step, topic
 from relays.models import NEXT_LEG, OPEN_GATES, GateEpisode, GateState, Leg
 
 log = logging.getLogger(__name__)
@@ -25,12 +27,14 @@ def open_episode(
     gate = GateEpisode.objects.filter(relay_id=relay_id, token=token, state__in=OPEN_GATES).first()
     if gate is not None and gate.state == GateState.REQUESTED:
         # no way leads back from there: a new stop of the same kind takes its place
-        change_gate(gate.pk, GateState.SUPERSEDED, frm=[GateState.REQUESTED], now=now)
+        change_gate(gate.pk, GateState.SUPERSEDED, frm=[GateState.REQUESTED], now=now, why="a new stop took its place")
         gate = None
     if gate is None:
-        return GateEpisode.objects.create(
+        gate = GateEpisode.objects.create(
             relay_id=relay_id, leg=leg, token=token, items=list(items), opened_at=now, state_at=now, blocks=blocks
         )
+        keep_step(gate.pk, GateState.WAITING, now=now)
+        return gate
     fresh = [item for item in items if item not in gate.items]
     if fresh or gate.state != GateState.WAITING:
         GateEpisode.objects.filter(pk=gate.pk).update(
@@ -41,6 +45,7 @@ def open_episode(
             leg=leg or gate.leg,
             blocks=NEXT_LEG if blocks == NEXT_LEG else gate.blocks,
         )
+        keep_step(gate.pk, GateState.WAITING, now=now, why="something new was asked: approvals of before have lapsed")
         gate.refresh_from_db()
     return gate
 
@@ -77,28 +82,32 @@ def start_failed(relay_id: str, error: str, now: datetime) -> bool:
             GateState.WAITING,
             frm=[GateState.DISPATCHED],
             now=now,
+            why=f"the start failed: {error}",
             error=error[:2000],
             round=F("round") + 1,
         )
     return found
 
 
-def withdraw_requested(relay_id: str, now: datetime) -> None:
+def withdraw_requested(relay_id: str, now: datetime, by: User | None = None) -> None:
     """A person parks a relay whose start was requested: the decision stands, the request does not."""
     for pk in _pks(relay_id, GateState.REQUESTED):
-        change_gate(pk, GateState.APPROVED, frm=[GateState.REQUESTED], now=now)
+        change_gate(
+            pk, GateState.APPROVED, frm=[GateState.REQUESTED], now=now, by=by, why="the relay was parked meanwhile"
+        )
 
 
 def supersede_open(relay_id: str, now: datetime) -> None:
     """The relay ended: what still waits has lost its cause."""
-    for gate in GateEpisode.objects.filter(relay_id=relay_id, state__in=OPEN_GATES):
-        change_gate(gate.pk, GateState.SUPERSEDED, frm=[gate.state], now=now)
+    for gate in GateEpisode.objects.filter(relay_id=relay_id, state__in=OPEN_GATES).select_related("relay"):
+        why = f"the relay is {gate.relay.status}: {gate.relay.status_why}"
+        change_gate(gate.pk, GateState.SUPERSEDED, frm=[gate.state], now=now, why=why)
 
 
 def supersede(gate: GateEpisode, why: str, now: datetime) -> bool:
     """What a waiting episode asks about is gone, so that there is nothing to decide."""
     closed_why = f"cause gone: {why}"[:500]
-    return change_gate(gate.pk, GateState.SUPERSEDED, frm=[GateState.WAITING], now=now, closed_why=closed_why)
+    return change_gate(gate.pk, GateState.SUPERSEDED, frm=[GateState.WAITING], now=now, why=why, closed_why=closed_why)
 
 
 def expire(now: datetime) -> int:
@@ -117,7 +126,8 @@ def expire(now: datetime) -> int:
         if limit is None or now - gate.state_at < limit:
             continue
         with transaction.atomic():
-            moved = change_gate(gate.pk, GateState.EXPIRED, frm=[GateState.WAITING], now=now)
+            why = f"nobody decided within {format_duration(limit)}"
+            moved = change_gate(gate.pk, GateState.EXPIRED, frm=[GateState.WAITING], now=now, why=why)
             bump(topic(gate.relay_id), RELAYS, INBOX)
         closed += moved
     return closed
@@ -130,4 +140,4 @@ def _pks(relay_id: str, *states: str) -> list[int]:
 def supersede_requested(relay_id: str, now: datetime) -> None:
     """A start that was requested parks on something else: the new episode takes its place."""
     for pk in _pks(relay_id, GateState.REQUESTED):
-        change_gate(pk, GateState.SUPERSEDED, frm=[GateState.REQUESTED], now=now)
+        change_gate(pk, GateState.SUPERSEDED, frm=[GateState.REQUESTED], now=now, why="it parked on something else")

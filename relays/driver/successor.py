@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.contrib.auth.models import User
+
 from relays.core import reset, rotation
 from relays.core.baton import read
 from relays.core.events import Event as CoreEvent
@@ -112,10 +114,10 @@ def make(
     return leg
 
 
-def request(relay: Relay, now: datetime, *, gates_approved: Sequence[GateEpisode] = ()) -> None:
+def request(relay: Relay, now: datetime, *, gates_approved: Sequence[GateEpisode] = (), by: User | None = None) -> None:
     """A parked relay goes on: status ready, hysteresis and the empty run anew, a pending leg, gates requested."""
     for gate in gates_approved:
-        change_gate(gate.pk, GateState.REQUESTED, frm=[GateState.APPROVED], now=now)
+        change_gate(gate.pk, GateState.REQUESTED, frm=[GateState.APPROVED], now=now, by=by)
     change_relay(
         relay.pk,
         RelayStatus.READY,

@@ -1,5 +1,6 @@
 """One module per aggregate; constraints and indexes, no behaviour beyond properties."""
 
+from relays.models.audit import AuditRun
 from relays.models.baton import Baton, Check, Verification
 from relays.models.comparison import (
     BackTest,
@@ -14,7 +15,7 @@ from relays.models.comparison import (
 )
 from relays.models.counted import Counted
 from relays.models.evidence import Assumption, Call, CommandResult, Event, Fact, PageFault, Promotion
-from relays.models.gate import NEXT_LEG, OPEN_GATES, Decision, GateEpisode, GateState
+from relays.models.gate import NEXT_LEG, OPEN_GATES, Decision, GateChange, GateEpisode, GateState
 from relays.models.hook import HookEvent, HookFollow, HookTally
 from relays.models.ledger import LedgerRow
 from relays.models.leg import (
@@ -32,6 +33,7 @@ from relays.models.person import Layout
 from relays.models.policy import PolicyVersion
 from relays.models.querytool import MemoryOperation, ToolUse
 from relays.models.relay import FINAL_STATUSES, DriverClaim, RegionLease, Relay, RelayStatus, Repository, Request
+from relays.models.reviewers import ReviewerGroup
 from relays.models.session import (
     FullnessCount,
     Import,
@@ -58,6 +60,7 @@ __all__ = [
     "OPEN_STATES",
     "ApiToken",
     "Assumption",
+    "AuditRun",
     "BackTest",
     "Baton",
     "Boundary",
@@ -74,6 +77,7 @@ __all__ = [
     "Event",
     "Fact",
     "FullnessCount",
+    "GateChange",
     "GateEpisode",
     "GateState",
     "Heartbeat",
@@ -102,6 +106,7 @@ __all__ = [
     "Repository",
     "Request",
     "ResetTransaction",
+    "ReviewerGroup",
     "Session",
     "SessionAct",
     "SessionAnomaly",

@@ -59,6 +59,22 @@ class GateEpisode(models.Model):
         return f"{self.relay_id} {self.token} {self.state}"
 
 
+class GateChange(models.Model):
+    """One state that an episode came into: when, and who brought it there (nobody: the machine did)."""
+
+    gate = models.ForeignKey(GateEpisode, on_delete=models.CASCADE, related_name="changes")
+    state = models.CharField(max_length=10, choices=GateState)
+    at = models.DateTimeField()
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+")
+    why = models.CharField(max_length=500, default="", blank=True)  # one line, where the state alone does not say it
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.gate_id} {self.state}"
+
+
 class Decision(models.Model):
     """One act of a person, recorded first and carried out after; append-only, hash-chained over the whole table."""
 
@@ -79,6 +95,10 @@ class Decision(models.Model):
 
     class Meta:
         ordering = ["seq"]
+        indexes = [
+            models.Index(fields=["act", "seq"], name="decision_act"),
+            models.Index(fields=["at"], name="decision_at"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.seq} {self.act}"

@@ -70,6 +70,9 @@ class Relay(models.Model):
 
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="relays")
     os_user = models.CharField(max_length=100, default="", blank=True)
+    reviewers = models.ForeignKey(  # whose members alone decide on its gates; null: whoever may review
+        "relays.ReviewerGroup", null=True, blank=True, on_delete=models.PROTECT, related_name="relays"
+    )
     created_at = models.DateTimeField()
 
     park = models.CharField(max_length=5, choices=Request, default=Request.NONE, blank=True)

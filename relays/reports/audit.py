@@ -6,10 +6,11 @@ holds no secret: whoever may write the whole table can write a whole new chain. 
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
+from typing import Any
 
 from django.db import connection
 from django.db.models import Exists, OuterRef
@@ -49,9 +50,27 @@ class Audit:
         return self.first_bad is None and not self.why
 
 
-def chain_digest(row: Decision) -> str:
-    """sha256 over the row's content and the digest before it."""
-    content = {
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How far a verification is: it goes on from here, in this process or another.
+
+    `phase`: decisions, then batons, then "" when all was read. `at`: number of the last decision that was read, or key
+    of the last baton. `done`: rows of either that were read. The rest is what was found so far, as in `Audit`.
+    """
+
+    phase: str = "decisions"
+    at: int = 0
+    done: int = 0
+    rows: int = 0
+    head: str = GENESIS
+    first_bad: int | None = None
+    why: tuple[str, ...] = ()
+    open_tables: tuple[str, ...] = ()
+
+
+def content_of(row: Decision) -> dict[str, Any]:
+    """All that the row's digest is made of, by name: whoever has an export can make it again."""
+    return {
         "seq": row.seq,
         "relay": row.relay_id,
         "gate": row.gate_id,
@@ -64,13 +83,35 @@ def chain_digest(row: Decision) -> str:
         "previous": row.previous,
         "at": row.at.astimezone(UTC).isoformat(timespec="microseconds"),
     }
-    return hashlib.sha256(json.dumps(content, sort_keys=True, ensure_ascii=False).encode()).hexdigest()
+
+
+def chain_digest(row: Decision) -> str:
+    """sha256 over the row's content (JSON, keys in order) and the digest before it."""
+    return hashlib.sha256(json.dumps(content_of(row), sort_keys=True, ensure_ascii=False).encode()).hexdigest()
 
 
 def verify() -> Audit:
     """Read the whole chain once, in its order. Nothing is written."""
+    place = go_on(Place(), lambda place: False)
+    return Audit(place.rows, place.first_bad, place.head, place.why, place.open_tables)
+
+
+def size() -> int:
+    """How many rows a verification reads. Two queries."""
+    return Decision.objects.count() + Baton.objects.count()
+
+
+def go_on(place: Place, enough: Callable[[Place], bool]) -> Place:
+    """Read on from `place` until all is read (`phase` is "") or `enough` says so, which is asked after each chunk.
+
+    Nothing is written. Decisions that are added meanwhile are read too; a chain that only grows stays one that holds.
+    """
     with _text_of_any_bytes():
-        return _read_all()
+        while place.phase:
+            place = _decisions(place) if place.phase == "decisions" else _batons(place)
+            if place.phase and enough(place):
+                break
+    return place
 
 
 @contextmanager
@@ -89,30 +130,42 @@ def _text_of_any_bytes() -> Iterator[None]:
         link.text_factory = strict
 
 
-def _read_all() -> Audit:
-    rows, head, first_bad = 0, GENESIS, None
-    why: list[str] = []
-    for row in Decision.objects.order_by("seq").iterator(chunk_size=_CHUNK):
-        rows += 1
-        wrong = _wrong(row, rows, head)
+def _decisions(place: Place) -> Place:
+    """The next chunk of the chain; behind its last row what must be there, and a row that is wrong ends the chain."""
+    rows, head, done, read = place.rows, place.head, place.done, 0
+    for row in Decision.objects.filter(seq__gt=place.at).order_by("seq")[:_CHUNK]:
+        rows, read = rows + 1, read + 1
+        if wrong := _wrong(row, rows, head):
+            count = Decision.objects.count()
+            last = Decision.objects.order_by("-seq").values_list("digest", flat=True).first() or GENESIS
+            return Place("batons", 0, done + read, count, last, rows, (wrong,))
         head = row.digest
-        if wrong:
-            first_bad = rows
-            why.append(wrong)
+    if read == _CHUNK:
+        return replace(place, at=rows, done=done + read, rows=rows, head=head)
+    cut = _without_decision()
+    why = (f"decision {rows + 1} is missing at the end: {cut}",) if cut else ()
+    return Place("batons", 0, done + read, rows, head, rows + 1 if cut else None, why)
+
+
+def _batons(place: Place) -> Place:
+    """The next chunk of batons, up to one whose text is not the one that its digest was made of; then the triggers."""
+    found = Baton.objects.filter(pk__gt=place.at).order_by("pk")
+    columns = found.values_list("pk", "relay_id", "leg__number", "text", "digest")
+    read, at, why = 0, place.at, place.why
+    for pk, relay, leg, text, digest in columns[:_CHUNK]:
+        read, at = read + 1, pk
+        content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b""
+        if hashlib.sha256(content).hexdigest() != digest:
+            why = (*why, f"baton {pk} of {relay} leg {leg} was changed: its text has another digest")
             break
-    if first_bad is None:
-        cut = _without_decision()
-        if cut:
-            first_bad = rows + 1
-            why.append(f"decision {rows + 1} is missing at the end: {cut}")
     else:
-        rows = Decision.objects.count()
-        head = Decision.objects.order_by("-seq").values_list("digest", flat=True).first() or GENESIS
-    why += _changed_batons()
+        if read == _CHUNK:
+            return replace(place, at=at, done=place.done + read)
     guards = append_only.missing(connection)
     if guards:
-        why.append(f"the database does not refuse changes: {', '.join(guards)} missing; run migrate, or restore them")
-    return Audit(rows, first_bad, head, tuple(why), guards)
+        said = f"the database does not refuse changes: {', '.join(guards)} missing; run migrate, or restore them"
+        why = (*why, said)
+    return replace(place, phase="", at=at, done=place.done + read, why=why, open_tables=guards)
 
 
 def _wrong(row: Decision, number: int, previous: str) -> str:
@@ -140,16 +193,3 @@ def _without_decision() -> str:
     gates = GateEpisode.objects.filter(~Exists(decided), state__in=_DECIDED).order_by("pk")
     gate = gates.values_list("pk", "state").first()
     return f"gate {gate[0]} is {gate[1]}, and nobody decided it" if gate else ""
-
-
-def _changed_batons() -> Iterator[str]:
-    """A baton whose text is not the one that its digest was made of."""
-    for pk, relay, leg, text, digest in (
-        Baton.objects.order_by("pk")
-        .values_list("pk", "relay_id", "leg__number", "text", "digest")
-        .iterator(chunk_size=_CHUNK)
-    ):
-        content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b""
-        if hashlib.sha256(content).hexdigest() != digest:
-            yield f"baton {pk} of {relay} leg {leg} was changed: its text has another digest"
-            return

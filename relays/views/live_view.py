@@ -15,7 +15,7 @@ from relays.reports.roles import READ
 
 MOST_TOPICS = 20
 _TOPIC = re.compile(
-    r"inbox|relays|(?:relay|cost):[A-Za-z0-9._-]{1,60}|sessions|(?:session|import|cost:session):[0-9]{1,18}|cost"
+    r"inbox|relays|audit|(?:relay|cost):[A-Za-z0-9._-]{1,60}|sessions|(?:session|import|cost:session):[0-9]{1,18}|cost"
 )
 
 
@@ -24,8 +24,8 @@ def asked_topics(request: HttpRequest) -> frozenset[str]:
     topics = frozenset(word for word in request.GET.get("topics", "").split(",") if word)
     if not topics or len(topics) > MOST_TOPICS or not all(_TOPIC.fullmatch(word) for word in topics):
         raise BadRequest(
-            f"topics must be 1 to {MOST_TOPICS} of inbox, relays, relay:<id>, sessions, session:<n>, import:<n>, "
-            "cost, cost:<relay>, cost:session:<n>, with commas between them."
+            f"topics must be 1 to {MOST_TOPICS} of inbox, relays, audit, relay:<id>, sessions, session:<n>, "
+            "import:<n>, cost, cost:<relay>, cost:session:<n>, with commas between them."
         )
     return topics
 

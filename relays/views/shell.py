@@ -21,6 +21,7 @@ _NAV: tuple[tuple[str, Promise | str, frozenset[str]], ...] = (
     ("relays", _("Relays"), frozenset({"relays", "relay", "leg", "baton"})),
     ("fleet_cost", _("Cost"), frozenset({"fleet_cost", "relay_cost", "session_cost"})),
     ("sessions", _("Sessions"), frozenset({"sessions", "session", "session_texts", "session_promote", "imports"})),
+    ("decisions", _("Decisions"), frozenset({"decisions"})),
     ("vocabulary", _("Vocabulary"), frozenset({"vocabulary"})),
 )
 

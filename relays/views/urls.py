@@ -5,6 +5,7 @@ from django.urls import URLPattern, path
 from relays.views import (
     baton,
     cost,
+    decisions,
     fleet_cost,
     gate,
     health,
@@ -53,6 +54,9 @@ urlpatterns: list[URLPattern] = [
     path("relays/<str:relay_id>/cost/", cost.relay_cost, name="relay_cost"),
     path("gates/<int:pk>/", gate.gate, name="gate"),
     path("gates/<int:pk>/decide/", gate.decide, name="gate_decide"),
+    path("decisions/", decisions.decisions, name="decisions"),
+    path("decisions/verify/", decisions.verify, name="decisions_verify"),
+    path("decisions/verify/<int:pk>/cancel/", decisions.cancel, name="decisions_cancel"),
     # ---- sessions that nobody drives ----
     path("sessions/", sessions.sessions, name="sessions"),
     path("sessions/import/", imports.imports, name="imports"),

@@ -38,6 +38,8 @@ VERBS: dict[str, str] = {
     "safe-point": "may the leg stop here, and if not, why",
     "handoff": "write a baton from facts",
     "ledger": "add rows to a relay's ledger, or list them",
+    "group": "groups of reviewers: who is in them, add and remove",
+    "reviewers": "who decides on a relay's gates",
     "import": "read sessions of agents that nobody drives",
     "follow": "read sessions that nobody drives, and keep reading what is added to them",
     "adopt": "take up a relay that ran on another host, from a clone",

@@ -33,6 +33,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", type=_moment, default=None, metavar="TIME", help="its first leg starts then (ISO 8601)")
     parser.add_argument("--try", dest="try_one", action="store_true", help="run one leg, then park")
     parser.add_argument("--dry-run", action="store_true", help="check all and show the first prompt; nothing is made")
+    parser.add_argument("--reviewers", default="", metavar="GROUP", help="only its members decide on the gates")
     parser.add_argument(
         "--wait", type=_seconds, default=None, metavar="SECONDS", help="drive it here, no worker needed"
     )
@@ -55,6 +56,7 @@ def run(options: argparse.Namespace) -> int:
         watch=options.watch,
         at=options.at,
         try_one=options.try_one,
+        reviewers=options.reviewers,
     )
     if options.dry_run:
         return _dry_run(options, request)

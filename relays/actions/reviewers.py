@@ -1,0 +1,147 @@
+"""Groups of reviewers, and which one decides on a relay's gates: each change is a recorded decision."""
+
+import re
+from collections.abc import Sequence
+
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.utils import timezone
+
+from relays.actions.base import (
+    Actor,
+    NotFound,
+    NotLegalNow,
+    NotPermitted,
+    Usage,
+    check_comment,
+    lock,
+    need,
+    record,
+    relay_or_refuse,
+)
+from relays.core.policy import Policy
+from relays.driver import budgets, gates
+from relays.driver.changes import INBOX, RELAYS, bump, topic
+from relays.models import Decision, GateEpisode, GateState, Relay, ReviewerGroup
+from relays.reports import reviewers, roles
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,59}")
+
+
+def change_group(
+    actor: Actor, name: str, *, add: Sequence[str] = (), remove: Sequence[str] = (), comment: str = ""
+) -> Decision:
+    """Make the group where there is none by that name, and change who is in it. An admin's act, recorded.
+
+    A group that relays stand on keeps at least one member who may review.
+    """
+    need(actor, roles.ADMINISTER, f"group {name[:60]}")
+    check_comment("group", comment)
+    if not NAME.fullmatch(name) or name != name.strip():
+        raise Usage(f"group name {name[:80]!r} is not usable: letters, digits, blanks and . _ -, at most 60")
+    if both := sorted(set(add) & set(remove)):
+        raise Usage(f"group {name}: {', '.join(both)} cannot be added and removed at once")
+    with transaction.atomic():
+        group = ReviewerGroup.objects.select_for_update().filter(name=name).first()
+        if group is None and not add:
+            raise Usage(f"group {name}: there is none by that name; name its first members")
+        people = {user.get_username(): user for user in User.objects.filter(username__in=[*add, *remove])}
+        if unknown := [one for one in (*add, *remove) if one not in people]:
+            raise NotFound(f"group {name}: no such user: {', '.join(one[:150] for one in unknown[:5])}")
+        made = group is None
+        group = group or ReviewerGroup.objects.create(name=name)
+        before = set(group.members.values_list("username", flat=True))
+        group.members.add(*[people[one] for one in add])
+        group.members.remove(*[people[one] for one in remove])
+        standing = Relay.objects.filter(reviewers=group).exclude(status__in=("done", "stopped"))
+        if standing.exists() and not reviewers.names_of(group):
+            raise NotLegalNow(
+                f"group {name}: nobody who may review would be left in it, and {standing.count()} relays stand on it; "
+                "add somebody first, or give those relays another group"
+            )
+        return record(
+            actor,
+            "group",
+            now=timezone.now(),
+            comment=comment,
+            detail={
+                "group": name,
+                "made": made,
+                "added": sorted(set(add) - before),
+                "removed": sorted(set(remove) & before),
+            },
+        )
+
+
+def choose(name: str) -> ReviewerGroup:
+    """The group of that name, or NotFound."""
+    group = ReviewerGroup.objects.filter(name=name).first() if name.isprintable() else None
+    if group is None:
+        known = ", ".join(reviewers.groups()[:8]) or "none; an admin makes one with `relay group add NAME USER`"
+        raise NotFound(f"reviewers: no group {name[:60]!r}; known: {known}")
+    return group
+
+
+def check_enough(what: str, group: ReviewerGroup, rules: Policy, owner: str) -> None:
+    """Raise Usage where the group could never give the approvals that the policy wants."""
+    everybody, names = reviewers.names_of(None), reviewers.names_of(group)
+    bound = rules.four_eyes and reviewers.binds(owner, everybody)
+    able = [name for name in names if not (bound and name == owner)]
+    if len(able) < rules.approvals:
+        besides = f", {owner} who started it not counted (four eyes)" if bound and owner in names else ""
+        raise Usage(
+            f"{what}: {rules.approvals} approval{'s' if rules.approvals > 1 else ''} wanted, and group {group.name} "
+            f"has {len(able)} who may approve{besides}; add members, or choose another group"
+        )
+
+
+def give(actor: Actor, relay_id: str, group_name: str, comment: str) -> Decision:
+    """From now on only members of the group decide on the relay's gates; "": everybody who may review.
+
+    By an admin, or by somebody who may decide on it now. Who looked at a waiting gate looks again: its approvals lapse.
+    """
+    relay = relay_or_refuse(relay_id)
+    what = f"reviewers {relay_id}"
+    if not comment.strip():
+        raise Usage(f"{what}: a comment is required; say why in --comment")
+    check_comment(what, comment)
+    with transaction.atomic():
+        lock(relay)
+        if not roles.may(actor.user, roles.ADMINISTER):
+            need(actor, roles.REVIEW, what)
+            check_member(actor, relay, what)
+            if budgets.policy_of(relay).four_eyes and actor.user.pk == relay.owner_id:
+                raise NotPermitted(f"{what}: four eyes: who started it does not choose its reviewers; an admin does")
+        if relay.final:
+            raise NotLegalNow(f"{what}: it is {relay.status}; nothing is decided on it any more")
+        group = choose(group_name) if group_name else None
+        if group is not None:
+            check_enough(what, group, budgets.policy_of(relay), relay.owner.get_username())
+        before = relay.reviewers.name if relay.reviewers else ""
+        if before == (group.name if group else ""):
+            raise NotLegalNow(f"{what}: {f'group {before}' if before else 'everybody who may review'} decides already")
+        decision = record(
+            actor,
+            "reviewers",
+            now=timezone.now(),
+            relay=relay,
+            comment=comment,
+            detail={"group": group.name if group else "", "before": before},
+        )
+        Relay.objects.filter(pk=relay_id).update(reviewers=group)
+        for pk in GateEpisode.objects.filter(relay=relay, state=GateState.WAITING).values_list("pk", flat=True):
+            gates.shown_anew(pk)
+        bump(topic(relay_id), RELAYS, INBOX)
+    return decision
+
+
+def check_member(actor: Actor, relay: Relay, what: str) -> None:
+    """Raise NotPermitted where the relay names a group that the actor is not in."""
+    group = relay.reviewers
+    if group is None or group.members.filter(pk=actor.user.pk).exists():
+        return
+    names = ", ".join(reviewers.names_of(group)[:5]) or "nobody who may review: an admin adds somebody"
+    raise NotPermitted(
+        f"{what}: only the reviewer group {group.name} decides on {relay.pk}, and user {actor.user.get_username()} "
+        f"is not in it; in it: {names}"
+    )
