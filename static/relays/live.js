@@ -10,7 +10,8 @@
   var POLL = 5000, SILENT = 40000;          // the server says something each 15 s
   var source = null, lastData = new Date(), lastHeard = Date.now(), lost = false, poll = 0, again = 0, aside = 0, slow = 0;
   var two = function (n) { return (n < 10 ? '0' : '') + n; };
-  var hms = function (d) { return two(d.getHours()) + ':' + two(d.getMinutes()) + ':' + two(d.getSeconds()); };
+  var there = body.dataset.zone === 'chosen' ? { timeZone: body.dataset.zoneName, hourCycle: 'h23' } : null;
+  var hms = function (d) { return there ? d.toLocaleTimeString('en-GB', there) : two(d.getHours()) + ':' + two(d.getMinutes()) + ':' + two(d.getSeconds()); };
 
   /* ---- morphing keeps what the viewer did: open details, typed text, selection ---- */
   if (window.Idiomorph) {
@@ -45,7 +46,7 @@
     if (xhr.status < 400) { lastData = new Date(); show(); }
     var tag = xhr.status === 200 && xhr.getResponseHeader('ETag'), region = document.getElementById(event.detail.elt.id);
     if (tag && region) region.dataset.etag = tag;
-    if (xhr.status === 401 || xhr.status === 403 || (xhr.responseURL && xhr.responseURL.indexOf('/sign-in/') > 0)) stop('signed out: reload the page');
+    if (xhr.status === 401 || xhr.status === 403 || (xhr.responseURL && xhr.responseURL.indexOf('/sign-in/') > 0)) stop(sign.dataset.out);
   });
   document.addEventListener('htmx:beforeSwap', function (event) {
     var url = event.detail.xhr && event.detail.xhr.responseURL;
@@ -56,7 +57,7 @@
     if (!waiting) return;
     var n = waiting.dataset.waiting || '0';
     document.querySelectorAll('[data-count]').forEach(function (badge) {
-      badge.textContent = n; badge.hidden = n === '0'; badge.setAttribute('aria-label', n + ' wait for a person');
+      badge.textContent = n; badge.hidden = n === '0'; badge.setAttribute('aria-label', waiting.dataset.words);
     });
     document.title = (n === '0' ? '' : '(' + n + ') ') + document.title.replace(/^\(\d+\) /, '');
   });
@@ -72,8 +73,8 @@
   function say(text) { if (word.textContent !== text) word.textContent = text; }
   function show() {
     sign.hidden = false;
-    if (lost) { sign.dataset.state = 'lost'; say('last data at ' + hms(lastData) + (poll ? ', polling every 5 s' : ', reconnecting')); clock.textContent = ''; }
-    else { sign.dataset.state = 'live'; say('Live'); clock.textContent = ' · ' + hms(new Date()); }
+    if (lost) { sign.dataset.state = 'lost'; say((poll ? sign.dataset.polling : sign.dataset.lost).replace('%(time)s', hms(lastData))); clock.textContent = ''; }
+    else { sign.dataset.state = 'live'; say(sign.dataset.live); clock.textContent = ' · ' + hms(new Date()); }
   }
   function down() {
     if (!lost) { lost = true; show(); }    // "reconnecting" first, "polling" once it is not back after 5 s
