@@ -14,6 +14,8 @@ from django.db import transaction
 from django.http import Http404, HttpRequest
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from relays.models import GateEpisode, Relay, Session, SignInLink
 from relays.reports.roles import ADMINISTER, OPERATE, READ, REVIEW, may, rights_of, role_words
@@ -31,10 +33,10 @@ __all__ = [
 ]
 
 _NEEDS = {
-    OPERATE: "the role operator",
-    REVIEW: "the role reviewer",
-    READ: "one of the roles operator, reviewer, manager or admin",
-    ADMINISTER: "the role admin",
+    OPERATE: gettext_noop("the role operator"),
+    REVIEW: gettext_noop("the role reviewer"),
+    READ: gettext_noop("one of the roles operator, reviewer, manager or admin"),
+    ADMINISTER: gettext_noop("the role admin"),
 }
 
 
@@ -42,8 +44,12 @@ def require(request: HttpRequest, right: str) -> None:
     """Passes when the signed-in user holds the right; else a 403 page that names the role that is missing."""
     if not may(request.user, right):
         raise PermissionDenied(
-            f"This needs {_NEEDS[right]}; {request.user.get_username() or 'you'} has {role_words(request.user)}. "
-            "Ask an admin for it."
+            _("This needs %(_NEEDS)s; %(username)s has %(user)s. Ask an admin for it.")
+            % {
+                "_NEEDS": _NEEDS[right],
+                "username": request.user.get_username() or "you",
+                "user": role_words(request.user),
+            }
         )
 
 
@@ -52,7 +58,10 @@ def load_relay(request: HttpRequest, relay_id: str) -> Relay:
     require(request, READ)
     relay = Relay.objects.select_related("owner").filter(pk=relay_id[:40]).first() if "\0" not in relay_id else None
     if relay is None or relay.pk != relay_id:
-        raise Http404(f"There is no relay {relay_id[:60]!r}. The list of relays has every one that was started here.")
+        raise Http404(
+            _("There is no relay %(relay_id)s. The list of relays has every one that was started here.")
+            % {"relay_id": repr(relay_id[:60])}
+        )
     return relay
 
 
@@ -63,7 +72,7 @@ def load_gate(request: HttpRequest, pk: int) -> GateEpisode:
     if 0 < pk < 2**63:
         gate = GateEpisode.objects.select_related("relay__owner", "leg").filter(pk=pk).first()
     if gate is None:
-        raise Http404(f"There is no gate {pk}. What waits for a person is on the page Needs you.")
+        raise Http404(_("There is no gate %(pk)s. What waits for a person is on the page Needs you.") % {"pk": pk})
     return gate
 
 
@@ -72,7 +81,9 @@ def load_session(request: HttpRequest, pk: int) -> Session:
     require(request, READ)
     session = Session.objects.filter(pk=pk).first() if 0 < pk < 2**63 else None
     if session is None:
-        raise Http404(f"There is no session {pk}. The list of sessions has every one that was imported here.")
+        raise Http404(
+            _("There is no session %(pk)s. The list of sessions has every one that was imported here.") % {"pk": pk}
+        )
     return session
 
 

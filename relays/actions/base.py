@@ -12,6 +12,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
+from django.utils.translation import gettext as _
 
 from relays.driver import changes
 from relays.driver.places import RELAY_ID
@@ -80,8 +81,8 @@ def need(actor: Actor, right: str, what: str) -> None:
     """Raise NotPermitted unless the actor may."""
     if not actor.user.is_active or not roles.may(actor.user, right):
         raise NotPermitted(
-            f"{what}: user {actor.user.get_username()} has no role that may {right}; "
-            f"ask an admin for the role {roles.ROLE_FOR[right]}"
+            _("%(what)s: user %(username)s has no role that may %(right)s; ask an admin for the role %(ROLE_FOR)s")
+            % {"what": what, "username": actor.user.get_username(), "right": right, "ROLE_FOR": roles.ROLE_FOR[right]}
         )
 
 
@@ -91,7 +92,9 @@ def relay_or_refuse(relay_id: str) -> Relay:
         relay = Relay.objects.select_related("owner", "reviewers").filter(pk=relay_id).first()
         if relay is not None:
             return relay
-    raise NotFound(f"relay {relay_id[:60]!r} is not known here; `relay list` shows those that are")
+    raise NotFound(
+        _("relay %(relay_id)s is not known here; `relay list` shows those that are") % {"relay_id": repr(relay_id[:60])}
+    )
 
 
 def lock(relay: Relay) -> None:
@@ -106,9 +109,12 @@ def lock(relay: Relay) -> None:
 def check_comment(act: str, comment: str) -> None:
     """Raise Usage for a comment that cannot be kept as it was written."""
     if len(comment) > COMMENT_LENGTH:
-        raise Usage(f"{act}: the comment is longer than {COMMENT_LENGTH} characters; say it shorter")
+        raise Usage(
+            _("%(act)s: the comment is longer than %(COMMENT_LENGTH)s characters; say it shorter")
+            % {"act": act, "COMMENT_LENGTH": COMMENT_LENGTH}
+        )
     if any(unicodedata.category(sign) in ("Cc", "Cs") and sign not in "\n\r\t" for sign in comment):
-        raise Usage(f"{act}: the comment holds a control character; write it as plain text")
+        raise Usage(_("%(act)s: the comment holds a control character; write it as plain text") % {"act": act})
 
 
 def gate_or_refuse(gate_id: object) -> GateEpisode:
@@ -117,7 +123,9 @@ def gate_or_refuse(gate_id: object) -> GateEpisode:
         gate = GateEpisode.objects.select_related("relay__reviewers", "leg").filter(pk=int(text)).first()
         if gate is not None:
             return gate
-    raise NotFound(f"gate {text[:60]!r} is not known here; `relay status ID` lists a relay's gates")
+    raise NotFound(
+        _("gate %(text)s is not known here; `relay status ID` lists a relay's gates") % {"text": repr(text[:60])}
+    )
 
 
 def record(

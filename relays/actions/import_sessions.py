@@ -10,6 +10,7 @@ from pathlib import Path
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays.actions.base import Actor, NotFound, NotLegalNow, NotPermitted, Usage, need, record
 from relays.models import Import
@@ -46,12 +47,15 @@ def cancel(actor: Actor, job_id: object) -> Import:
 
     What was read stays. Raises NotPermitted, NotFound, NotLegalNow (it has ended already).
     """
-    need(actor, "operate", "cancel import")
+    need(actor, "operate", _("cancel import"))
     now = timezone.now()
     with transaction.atomic():
         job = job_or_refuse(job_id)
         if not jobs.cancel(job.pk, now=now):
-            raise NotLegalNow(f"cancel import: import {job.pk} is {job.status} already; nothing was changed")
+            raise NotLegalNow(
+                _("cancel import: import %(pk)s is %(status)s already; nothing was changed")
+                % {"pk": job.pk, "status": job.status}
+            )
         record(actor, "cancel_import", now=now, detail={"import": job.pk})
     job.refresh_from_db()
     return job
@@ -62,14 +66,17 @@ def resume(actor: Actor, job_id: object) -> Import:
 
     Raises NotPermitted, NotFound, NotLegalNow (it runs, or is done).
     """
-    need(actor, "operate", "resume import")
+    need(actor, "operate", _("resume import"))
     now = timezone.now()
     with transaction.atomic():
         job = job_or_refuse(job_id)
         if not jobs.resume(job.pk, now=now):
             raise NotLegalNow(
-                f"resume import: import {job.pk} is {job.status}; only one that was cancelled or failed goes on, "
-                "start another to read anew"
+                _(
+                    "resume import: import %(pk)s is %(status)s; only one that was cancelled or failed goes on,"
+                    " start another to read anew"
+                )
+                % {"pk": job.pk, "status": job.status}
             )
         record(actor, "resume_import", now=now, detail={"import": job.pk})
     job.refresh_from_db()
@@ -83,33 +90,44 @@ def job_or_refuse(job_id: object) -> Import:
         job = Import.objects.filter(pk=int(text)).first()
         if job is not None:
             return job
-    raise NotFound(f"import {text[:60]!r} is not known here; the page Sessions lists those that are")
+    raise NotFound(
+        _("import %(text)s is not known here; the page Sessions lists those that are") % {"text": repr(text[:60])}
+    )
 
 
 def _resolved(paths: Sequence[str], anywhere: bool) -> list[str]:
     """The paths with every symbolic link followed, each once, in their order. Raises Refused."""
     named = list(dict.fromkeys(path.strip() if not anywhere else path for path in paths if path.strip()))
     if not 0 < len(named) <= MOST_PATHS:
-        raise Usage(f"import: {len(named)} paths; name between 1 and {MOST_PATHS} files or folders")
+        raise Usage(
+            _("import: %(named)s paths; name between 1 and %(MOST_PATHS)s files or folders")
+            % {"named": len(named), "MOST_PATHS": MOST_PATHS}
+        )
     roots = [_real(Path(root)) for root in settings.SESSION_ROOTS]
     found = []
     for name in named:
         if len(name) > LONGEST_PATH or not name.isprintable():
-            raise Usage(f"import: {name[:80]!r} cannot be a path here; name a file or folder in printable text")
+            raise Usage(
+                _("import: %(name)s cannot be a path here; name a file or folder in printable text")
+                % {"name": repr(name[:80])}
+            )
         path = Path(name).expanduser() if anywhere or name.startswith("~/") else Path(name)
         if not path.is_absolute() and not anywhere:
-            raise Usage(f"import: {name!r} is not absolute; write the whole path, from / on")
+            raise Usage(_("import: %(name)s is not absolute; write the whole path, from / on") % {"name": repr(name)})
         real = _real(path)
         inside = real is not None and any(root and real.is_relative_to(root) for root in roots)
         if not inside and not anywhere:
             # the same words whether something is there or not: the answer says nothing of the host
-            allowed = ", ".join(map(str, settings.SESSION_ROOTS)) or "none: set SESSION_ROOTS"
+            allowed = ", ".join(map(str, settings.SESSION_ROOTS)) or _("none: set SESSION_ROOTS")
             raise NotPermitted(
-                f"import: {name!r} is outside the folders that this site may read ({allowed}); "
-                "name a path inside one, or use `relay import` on the host"
+                _(
+                    "import: %(name)s is outside the folders that this site may read (%(allowed)s); name a path"
+                    " inside one, or use `relay import` on the host"
+                )
+                % {"name": repr(name), "allowed": allowed}
             )
         if real is None or not jobs.exists(real):
-            raise NotFound(f"import: {name!r} is not there; name a file or folder that is")
+            raise NotFound(_("import: %(name)s is not there; name a file or folder that is") % {"name": repr(name)})
         found.append(str(real))
     return list(dict.fromkeys(found))
 

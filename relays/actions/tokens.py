@@ -11,6 +11,7 @@ from datetime import timedelta
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays.actions.base import Actor, NotFound, NotLegalNow, NotPermitted, Usage, record
 from relays.models import ApiToken
@@ -43,24 +44,39 @@ def add(actor: Actor, *, name: str, role: str, days: int, owner: str = "") -> Ma
     """
     name = name.strip()
     if not name or len(name) > NAME_LENGTH or not name.isprintable():
-        raise Usage(f"token: its name is one line of 1 to {NAME_LENGTH} printable characters; say what it is for")
+        raise Usage(
+            _("token: its name is one line of 1 to %(NAME_LENGTH)s printable characters; say what it is for")
+            % {"NAME_LENGTH": NAME_LENGTH}
+        )
     if role not in roles.TOKEN_ROLES:
-        raise Usage(f"token {name}: role {role[:40]!r} is not known; take one of {', '.join(roles.TOKEN_ROLES)}")
+        raise Usage(
+            _("token %(name)s: role %(role)s is not known; take one of %(TOKEN_ROLES)s")
+            % {"name": name, "role": repr(role[:40]), "TOKEN_ROLES": ", ".join(roles.TOKEN_ROLES)}
+        )
     if not 1 <= days <= MOST_DAYS:
-        raise Usage(f"token {name}: it lasts 1 to {MOST_DAYS} days, not {days}")
-    user = _owner(actor, owner, "make a token for")
+        raise Usage(
+            _("token %(name)s: it lasts 1 to %(MOST_DAYS)s days, not %(days)s")
+            % {"name": name, "MOST_DAYS": MOST_DAYS, "days": days}
+        )
+    user = _owner(actor, owner, _("make a token for"))
     if not user.is_active or not roles.may_give(user, role):
         needed = "operator" if role == roles.SENDER else role
         raise NotPermitted(
-            f"token {name}: user {user.get_username()} has not the role {needed}; a token never has more rights than "
-            "its person, so take a narrower role or ask an admin"
+            _(
+                "token %(name)s: user %(username)s has not the role %(needed)s; a token never has more "
+                "rights than its person, so take a narrower role or ask an admin"
+            )
+            % {"name": name, "username": user.get_username(), "needed": needed}
         )
     secret = PREFIX + secrets.token_urlsafe(32)
     now = timezone.now()
     with transaction.atomic():
         standing = ApiToken.objects.filter(user=user, revoked_at=None, expires_at__gt=now).count()
         if standing >= MOST:
-            raise NotLegalNow(f"token {name}: user {user.get_username()} has {standing}; revoke one first")
+            raise NotLegalNow(
+                _("token %(name)s: user %(username)s has %(standing)s; revoke one first")
+                % {"name": name, "username": user.get_username(), "standing": standing}
+            )
         token = ApiToken.objects.create(
             user=user,
             name=name,
@@ -81,11 +97,13 @@ def revoke(actor: Actor, token_id: object) -> ApiToken:
     if text.isascii() and text.isdecimal() and len(text) < 19:
         token = ApiToken.objects.select_related("user").filter(pk=int(text)).first()
     if token is None or not (token.user_id == actor.user.pk or roles.may(actor.user, roles.ADMINISTER)):
-        raise NotFound(f"token {text[:40]!r} is not known here; `relay token list` shows those that are")
+        raise NotFound(
+            _("token %(text)s is not known here; `relay token list` shows those that are") % {"text": repr(text[:40])}
+        )
     now = timezone.now()
     with transaction.atomic():
         if not ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now):
-            raise NotLegalNow(f"token {token.pk}: it is revoked already; nothing was changed")
+            raise NotLegalNow(_("token %(pk)s: it is revoked already; nothing was changed") % {"pk": token.pk})
         record(actor, "revoke_token", now=now, detail={"token": token.pk, "of": token.user.get_username()})
     token.refresh_from_db()
     return token
@@ -95,8 +113,14 @@ def _owner(actor: Actor, owner: str, what: str) -> User:
     if not owner or owner == actor.user.get_username():
         return actor.user
     if not roles.may(actor.user, roles.ADMINISTER):
-        raise NotPermitted(f"token: user {actor.user.get_username()} may not {what} {owner[:60]!r}; an admin may")
+        raise NotPermitted(
+            _("token: user %(username)s may not %(what)s %(owner)s; an admin may")
+            % {"username": actor.user.get_username(), "what": what, "owner": repr(owner[:60])}
+        )
     user = User.objects.filter(username=owner).first() if owner.isprintable() else None
     if user is None:
-        raise NotFound(f"token: user {owner[:150]!r} is not known; make one with `relay user add NAME --role operator`")
+        raise NotFound(
+            _("token: user %(owner)s is not known; make one with `relay user add NAME --role operator`")
+            % {"owner": repr(owner[:150])}
+        )
     return user

@@ -7,16 +7,20 @@ bucket · cache-bust tokens per boundary". What is left of $0, where the relay l
 from collections.abc import Sequence
 from decimal import Decimal
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
 from relays.charts.drawing import Drawing, bar, scatter
 from relays.charts.flat import axis, hline, k, note, var
 from relays.reports.compared import Bust, Compared, Faithful, LegMoney, Sensitive, Series
+from relays.reports.figures import whole
 
 #: bucket of a leg's money -> word and colour, the same in every chart of money
 BUCKETS = (
-    ("cache_read", "cache read", "b1"),
-    ("cache_write", "cache write", "b2"),
+    ("cache_read", gettext_noop("cache read"), "b1"),
+    ("cache_write", gettext_noop("cache write"), "b2"),
     ("output", "output", "b3"),
-    ("input", "uncached input", "b4"),
+    ("input", gettext_noop("uncached input"), "b4"),
 )
 #: legs or boundaries that a chart shows, as many as are kept: four traces of them are 4,000 points
 MOST_BARS = 1_000
@@ -106,10 +110,18 @@ def cumulative(data: Series, base: str, own: str, calls: str) -> Drawing:
 
 def cumulative_words(data: Series, base: str, own: str) -> str:
     if not data.x:
-        return "No call is recorded yet."
+        return _("No call is recorded yet.")
     ends = [f"{words} {dollars(values[-1])}" for words, values in ((own, data.observed), (base, data.base)) if values]
-    band = f" with a band from {dollars(data.low[-1])} to {dollars(data.high[-1])}" if data.low and data.high else ""
-    return f"Cumulative money after {data.x[-1]:,} calls: {', '.join(ends)}{band}."
+    band = (
+        _(" with a band from %(low)s to %(high)s") % {"low": dollars(data.low[-1]), "high": dollars(data.high[-1])}
+        if data.low and data.high
+        else ""
+    )
+    return _("Cumulative money after %(x)s calls: %(ends)s%(band)s.") % {
+        "x": whole(data.x[-1]),
+        "ends": ", ".join(ends),
+        "band": band,
+    }
 
 
 # ---- what the verdict hangs on --------------------------------------------------------------------------------------
@@ -154,7 +166,7 @@ def tornado(data: Sequence[Sensitive], at: Decimal, label: dict[str, str]) -> Dr
             shapes=shapes, annotations=notes, margin={"l": 236, "r": 20, "t": 10, "b": 44},
             xaxis=money_axis(
                 max(abs(low), abs(high)), range=[low - room, high + room], nticks=8, showgrid=True,
-                title=title("saved (left of $0 the relay loses)"),
+                title=title(_("saved (left of $0 the relay loses)")),
             ),
             yaxis=axis(
                 showgrid=False, tickvals=list(range(count, 0, -1)), ticks="", range=[0.4, count + 0.85],
@@ -204,7 +216,8 @@ def break_even(line: Sequence[tuple[int, Decimal]], measured: int | None, even: 
     fig.update_layout(
         **layout(
             annotations=notes, shapes=[{**hline(0, "bad")}],
-            xaxis=axis(showgrid=False, title=title("tokens a fresh leg re-reads"), range=[0, right * 1.02], nticks=6),
+            xaxis=axis(showgrid=False, title=title(_("tokens a fresh leg re-reads")), nticks=6,
+                       range=[0, right * 1.02]),
             yaxis=money_axis(top, nticks=6, **_floor(y)), margin={"l": 60, "r": 20, "t": 14, "b": 44},
         )
     )  # fmt: skip
@@ -272,7 +285,14 @@ def peaks(data: Sequence[LegMoney], base: int | None, word: str, name: str) -> D
         for where in ("wide", "narrow"):
             place = {"xref": "paper", "x": 0, "xanchor": "left", "y": base, "yanchor": "bottom"}
             notes.append(
-                note(where, f"{name} {k(base)}, SIMULATED", "ink-2", bgcolor=var("surface"), opacity=0.92, **place)
+                note(
+                    where,
+                    _("%(name)s %(base)s, SIMULATED") % {"name": name, "base": k(base)},
+                    "ink-2",
+                    bgcolor=var("surface"),
+                    opacity=0.92,
+                    **place,
+                )
             )
     top = max([base or 0, *(one.peak or 0 for one in known)]) or 1
     fig.update_layout(
@@ -291,7 +311,7 @@ def busts(data: Sequence[Bust], word: str) -> Drawing:
     top = max([one.tokens for one in data], default=0) or 1
     fig.add_trace(
         bar(
-            x=list(range(1, len(data) + 1)), y=[one.tokens for one in data], name="cache-bust tokens",
+            x=list(range(1, len(data) + 1)), y=[one.tokens for one in data], name=_("cache-bust tokens"),
             customdata=[[one.leg, one.turn] for one in data], marker={"color": var("b2")},
             hovertemplate=f"{word} %{{x}}, into leg %{{customdata[0]}} at call %{{customdata[1]:,}}<br>"
             "%{y:,} tokens written again<extra></extra>",
@@ -320,7 +340,7 @@ def faithful(data: Faithful) -> Drawing:
     )  # fmt: skip
     notes = []
     for nth, (words, share, n) in enumerate(data.rows):
-        told = "not yet" if share is None else f"{100 * share:.1f} %, n = {n:,}"
+        told = _("not yet") if share is None else f"{100 * share:.1f} %, n = {n:,}"
         at = {"x": 0 if share is None else 100 * share, "y": count - nth, "xanchor": "left", "xshift": 5}
         for name in ("wide", "narrow"):  # words stand above their bar: they are longer than a margin
             notes.append(note(name, told, "ink-2", **at))
@@ -341,29 +361,46 @@ def words_of(data: Compared, what: str) -> str:
     if what == "tornado":
         wide = max(data.sensitivity, key=lambda one: one.most - one.least, default=None)
         if wide is None or data.saving is None:
-            return "No sensitivity is stored yet."
-        return (
-            f"Saving when one parameter moves, {dollars(data.saving)} now. The widest is {wide.name}: "
-            f"{dollars(wide.least)} to {dollars(wide.most)}."
-        )
+            return _("No sensitivity is stored yet.")
+        return _("Saving when one parameter moves, %(saving)s now. The widest is %(name)s: %(least)s to %(most)s.") % {
+            "saving": dollars(data.saving),
+            "name": wide.name,
+            "least": dollars(wide.least),
+            "most": dollars(wide.most),
+        }
     if what == "legs":
         dear = max(data.legs, key=lambda one: one.total, default=None)
         return (
-            f"Money per leg and bucket; the dearest is {dear.name} with {dollars(dear.total)}." if dear else "No leg."
+            _("Money per leg and bucket; the dearest is %(name)s with %(total)s.")
+            % {"name": dear.name, "total": dollars(dear.total)}
+            if dear
+            else _("No leg.")
         )
     if what == "peaks":
         full = max(data.legs, key=lambda one: one.peak or 0, default=None)
         return (
-            f"Peak context of each leg; the fullest is {full.name} with {full.peak or 0:,} tokens." if full else "None."
+            _("Peak context of each leg; the fullest is %(name)s with %(peak)s tokens.")
+            % {"name": full.name, "peak": whole(full.peak or 0)}
+            if full
+            else "None."
         )
     if what == "busts":
         most = max(data.busts, key=lambda one: one.tokens, default=None)
-        return f"Tokens written again at {len(data.busts):,} boundaries, {most.tokens:,} at most." if most else "None."
+        return (
+            _("Tokens written again at %(busts)s boundaries, %(tokens)s at most.")
+            % {"busts": whole(len(data.busts)), "tokens": whole(most.tokens)}
+            if most
+            else "None."
+        )
     if what == "faithful":
         rows = (
             f"{words} {'not yet' if at is None else f'{100 * at:.1f} %'} of {n:,}"
             for words, at, n in data.faithful.rows
         )
         return "; ".join(rows) + "."
-    even = "no break-even" if data.break_even is None else f"zero at {data.break_even:,} tokens"
-    return f"Saving over the tokens that a fresh leg re-reads, {even}."
+    even = (
+        _("no break-even")
+        if data.break_even is None
+        else _("zero at %(break_even)s tokens") % {"break_even": whole(data.break_even)}
+    )
+    return _("Saving over the tokens that a fresh leg re-reads, %(even)s.") % {"even": even}

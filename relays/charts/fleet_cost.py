@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from datetime import date
 
+from django.utils.translation import gettext as _
+
 from relays.charts.cost import dollars, layout, money_axis
 from relays.charts.drawing import Drawing, bar
 from relays.charts.flat import axis, var
+from relays.reports.figures import whole
 from relays.reports.fleet_cost import DRAWN_DAYS, UNIT, DayRow
 
 COLOURS = ("b1", "b2", "b3", "drain", "stale")
@@ -38,7 +41,7 @@ def figure(days: Sequence[DayRow]) -> Drawing:
             )
             for row in drawn
         ]
-        words = model[:60] or "other models"
+        words = model[:60] or _("other models")
         fig.add_trace(
             bar(
                 x=x, y=y, name=words, marker={"color": var(colour)},
@@ -72,8 +75,10 @@ def _range(drawn: Sequence[DayRow]) -> dict[str, object]:
 def alternative(days: Sequence[DayRow]) -> str:
     known = [row for row in days if row.day]
     if not known:
-        return "No day has a call."
+        return _("No day has a call.")
     dear = max(known, key=lambda row: row.all.units)
-    return (
-        f"Money by day over {len(known):,} days with calls; the dearest is {dear.day} with {dollars(dear.all.money)}."
-    )
+    return _("Money by day over %(known)s days with calls; the dearest is %(day)s with %(money)s.") % {
+        "known": whole(len(known)),
+        "day": dear.day,
+        "money": dollars(dear.all.money),
+    }

@@ -9,9 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import plotly.graph_objects as go
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from relays.charts.flat import axis, hline, k, note, var
 from relays.models import SessionBoundary
+from relays.reports.figures import whole
 from relays.reports.session import BoundaryMark, Graph, Point
 
 CALLOUTS = 8
@@ -51,7 +54,7 @@ def drawn(data: Graph) -> dict[str, Any]:
         },
         "xaxis": axis(
             showgrid=False, range=[-0.004 * data.calls, end], ticks="outside", ticklen=3, showline=False, nticks=12,
-            title={"text": "main call of the session", "font": {"size": 11, "color": var("ink-2")}, "standoff": 6},
+            title={"text": _("main call of the session"), "font": {"size": 11, "color": var("ink-2")}, "standoff": 6},
         ),
         "yaxis": axis(
             range=[-18 * lane, 212 * lane], tickvals=[0, *ticks(top)], ticktext=["0", *map(k, ticks(top))],
@@ -75,19 +78,28 @@ def alternative(data: Graph) -> str:
     """The graph in a sentence, for those who do not see it."""
     best = data.peak
     if best is None:
-        return "No main call was read yet."
-    window = (
-        f" of {'a' if data.would.window_declared else 'an assumed'} window of {data.window:,}" if data.window else ""
-    )
+        return _("No main call was read yet.")
+    known = _(" of a window of %(window)s") if data.would.window_declared else _(" of an assumed window of %(window)s")
+    window = known % {"window": whole(data.window)} if data.window else ""
     count = len(data.boundaries)
-    words = f"; {count} compaction{'' if count == 1 else 's'}" if count else "; no compaction"
-    rotations = data.would.rotations
-    would = f"; as a relay {rotations:,} rotation{'' if rotations == 1 else 's'}" if data.would.known else ""
-    peak = f" and a peak of {data.would.peak:,}" if data.would.peak else ""
-    return (
-        f"Resident tokens over {data.calls:,} main calls. The highest is {best.tokens:,}{window}, at call {best.x:,}"
-        f"{words}{would}{peak if would else ''}."
-    )
+    met = ngettext("; %(n)s compaction", "; %(n)s compactions", count) % {"n": count}
+    words = met if count else _("; no compaction")
+    turned = data.would.rotations
+    told = ngettext("; as a relay %(n)s rotation", "; as a relay %(n)s rotations", turned) % {"n": whole(turned)}
+    would = told if data.would.known else ""
+    peak = _(" and a peak of %(peak)s") % {"peak": whole(data.would.peak)} if data.would.peak else ""
+    return _(
+        "Resident tokens over %(calls)s main calls. The highest is %(tokens)s%(window)s, at call "
+        "%(x)s%(words)s%(would)s%(peak)s."
+    ) % {
+        "calls": whole(data.calls),
+        "tokens": whole(best.tokens),
+        "window": window,
+        "x": whole(best.x),
+        "words": words,
+        "would": would,
+        "peak": peak if would else "",
+    }
 
 
 def _observed(points: Sequence[Point]) -> Iterator[dict[str, Any]]:
@@ -104,7 +116,7 @@ def _observed(points: Sequence[Point]) -> Iterator[dict[str, Any]]:
             x.append(point.x)
             y.append(point.tokens)
         if x:
-            words = " · copied, counted in another session" if copied else ""
+            words = _(" · copied, counted in another session") if copied else ""
             yield _scatter(
                 x=x, y=y, mode="lines+markers" if len(points) < 3 else "lines", name=name,
                 line={"color": var(colour), "width": 1.4 if copied else 2}, marker={"size": 4, "color": var(colour)},
@@ -116,7 +128,7 @@ def _observed(points: Sequence[Point]) -> Iterator[dict[str, Any]]:
 def _would(data: Graph) -> Iterator[dict[str, Any]]:
     if data.simulated:
         yield _scatter(
-            x=[x for x, _ in data.simulated], y=[y for _, y in data.simulated], mode="lines", name="as a relay",
+            x=[x for x, _ in data.simulated], y=[y for _, y in data.simulated], mode="lines", name=_("as a relay"),
             line={"color": var("base"), "width": 1.6, "dash": "dot"},
             hovertemplate="call %{x:,}<br>%{y:,} tokens as a relay, simulated<extra></extra>",
         )  # fmt: skip
@@ -139,7 +151,12 @@ def _compactions(rows: Sequence[SessionBoundary | BoundaryMark]) -> Iterator[dic
         y: list[int | None] = []
         text: list[str | None] = []
         for row in measured:
-            words = f"{_kind(row)} after call {row.after_call:,}: {row.measured_before:,} to {row.measured_after:,}"
+            words = _("%(row)s after call %(after_call)s: %(measured_before)s to %(measured_after)s") % {
+                "row": _kind(row),
+                "after_call": whole(row.after_call),
+                "measured_before": whole(row.measured_before or 0),
+                "measured_after": whole(row.measured_after or 0),
+            }
             x += [row.after_call + 0.5, row.after_call + 0.5, None]
             y += [row.measured_before, row.measured_after, None]
             text += [words, words, None]
@@ -150,13 +167,13 @@ def _compactions(rows: Sequence[SessionBoundary | BoundaryMark]) -> Iterator[dic
     declared = [
         (row, words, tokens)
         for row in rows
-        for words, tokens in (("before", row.declared_pre), ("after", row.declared_post))
+        for words, tokens in ((_("before"), row.declared_pre), (_("after"), row.declared_post))
         if tokens is not None
     ]
     if declared:
         yield _scatter(
             x=[row.after_call + 0.5 for row, _, _ in declared], y=[tokens for _, _, tokens in declared],
-            text=[f"{_kind(row)} after call {row.after_call:,}: {tokens:,} {words}" for row, words, tokens in declared],
+            text=[_told(row, words, tokens) for row, words, tokens in declared],
             mode="markers", name="declared",
             marker={
                 "symbol": "diamond-open", "size": 8, "color": var("stale"),
@@ -166,14 +183,24 @@ def _compactions(rows: Sequence[SessionBoundary | BoundaryMark]) -> Iterator[dic
         )  # fmt: skip
 
 
+def _told(row: SessionBoundary | BoundaryMark, words: str, tokens: int) -> str:
+    """What a mark says when one points at it."""
+    return _("%(kind)s after call %(call)s: %(tokens)s %(words)s") % {
+        "kind": _kind(row),
+        "call": whole(row.after_call),
+        "tokens": whole(tokens),
+        "words": words,
+    }
+
+
 def _kind(row: SessionBoundary | BoundaryMark) -> str:
-    words = "tool results cleared" if row.kind == "microcompact" else "compaction"
+    words = _("tool results cleared") if row.kind == "microcompact" else "compaction"
     return words if row.trigger == "unknown" else f"{words}, {row.trigger},"
 
 
 def _rings(calls: Sequence[int], y: float) -> dict[str, Any]:
     return _scatter(
-        x=list(calls), y=[y] * len(calls), mode="markers", name="would rotate", cliponaxis=False,
+        x=list(calls), y=[y] * len(calls), mode="markers", name=_("would rotate"), cliponaxis=False,
         marker={
             "symbol": "circle-open", "size": 8, "color": var("advisory"),
             "line": {"width": 1.8, "color": var("advisory")},
@@ -187,11 +214,19 @@ def _words(data: Graph, lane: float) -> Iterator[dict[str, object]]:
     rows = []
     if data.window:
         rows.append(
-            (data.window, f"window {k(data.window)}{'' if data.would.window_declared else ', assumed'}", "ink-2", 0.0)
+            (
+                data.window,
+                (_("window %(n)s") if data.would.window_declared else _("window %(n)s, assumed"))
+                % {"n": k(data.window)},
+                "ink-2",
+                0.0,
+            )
         )
     if data.would.mark:
         share = f" · {100 * data.would.mark / data.window:.0f} %" if data.window else ""
-        rows.append((data.would.mark, f"mark {k(data.would.mark)}{share}", "ink", 0.0))
+        rows.append(
+            (data.would.mark, _("mark %(mark)s%(share)s") % {"mark": k(data.would.mark), "share": share}, "ink", 0.0)
+        )
     for value, words, colour, x in rows:
         yield note("wide", words, colour, y=value, **side)
         yield note(
@@ -199,7 +234,7 @@ def _words(data: Graph, lane: float) -> Iterator[dict[str, object]]:
             bgcolor=var("surface"), opacity=0.92,
         )  # fmt: skip
     if data.rotate_at:
-        yield note("wide", "would rotate", "ink-2", y=-10 * lane, **side)
+        yield note("wide", _("would rotate"), "ink-2", y=-10 * lane, **side)
 
 
 def _callouts(data: Graph) -> Iterator[dict[str, object]]:

@@ -8,6 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
 from relays.core.meter import AnomalyKind
 
 #: `figures`: what is shown may be wrong or too small because of it; `note`: every figure is as right as without it
@@ -25,97 +28,127 @@ class Plain:
 
 KINDS: Final[Mapping[AnomalyKind, Plain]] = {
     AnomalyKind.BROKEN_LINE: Plain(
-        "broken line",
-        "A line is no whole record (two were glued together, one was cut, or it is too large to take "
-        "apart); it was left out, so a call that stood only there is missing from the totals.",
+        gettext_noop("broken line"),
+        gettext_noop(
+            "A line is no whole record (two were glued together, one was cut, or it is too large to "
+            "take apart); it was left out, so a call that stood only there is missing from the totals."
+        ),
         "figures",
     ),
     AnomalyKind.PARTIAL_TAIL: Plain(
-        "unfinished last line",
-        "The last line has no end yet; it is kept back and read as soon as it has, so the newest call may still be "
-        "missing.",
+        gettext_noop("unfinished last line"),
+        gettext_noop(
+            "The last line has no end yet; it is kept back and read as soon as it has, so the newest "
+            "call may still be missing."
+        ),
         "note",
     ),
     AnomalyKind.HUGE_LINE: Plain(
-        "line over the size limit",
-        "A line is larger than one record may be; it was counted but not read, so a call that stood only there is "
-        "missing from the totals.",
+        gettext_noop("line over the size limit"),
+        gettext_noop(
+            "A line is larger than one record may be; it was counted but not read, so a call that stood"
+            " only there is missing from the totals."
+        ),
         "figures",
     ),
     AnomalyKind.UNKNOWN_TYPE: Plain(
-        "unrecognised record",
-        "Records of a type that no reader knows were counted and passed over; the figures are right as long as they "
-        "hold no usage.",
+        gettext_noop("unrecognised record"),
+        gettext_noop(
+            "Records of a type that no reader knows were counted and passed over; the figures are right"
+            " as long as they hold no usage."
+        ),
         "note",
     ),
     AnomalyKind.UNKNOWN_KEY: Plain(
-        "unrecognised key",
-        "Known records have a key that no reader knows; it was counted and passed over, and no figure depends on it.",
+        gettext_noop("unrecognised key"),
+        gettext_noop(
+            "Known records have a key that no reader knows; it was counted and passed over, and no "
+            "figure depends on it."
+        ),
         "note",
     ),
     AnomalyKind.TIME_BACKWARDS: Plain(
-        "time runs backwards",
-        "Records are stamped earlier than the ones before them; they are kept in the order of the file, so no figure "
-        "changes.",
+        gettext_noop("time runs backwards"),
+        gettext_noop(
+            "Records are stamped earlier than the ones before them; they are kept in the order of the "
+            "file, so no figure changes."
+        ),
         "note",
     ),
     AnomalyKind.CHAIN_BREAK: Plain(
-        "broken chain",
-        "A record names a predecessor that the file does not have; records are shown in the order of the file, so no "
-        "figure changes.",
+        gettext_noop("broken chain"),
+        gettext_noop(
+            "A record names a predecessor that the file does not have; records are shown in the order "
+            "of the file, so no figure changes."
+        ),
         "note",
     ),
     AnomalyKind.UNEXPLAINED_DROP: Plain(
-        "unexplained drop",
-        "The window shrank without a compaction record (a cleared, rewound or switched session looks like that); it "
-        "is drawn as measured and is not counted as a compaction.",
+        gettext_noop("unexplained drop"),
+        gettext_noop(
+            "The window shrank without a compaction record (a cleared, rewound or switched session "
+            "looks like that); it is drawn as measured and is not counted as a compaction."
+        ),
         "note",
     ),
     AnomalyKind.INHERITED_COPY: Plain(
-        "inherited calls",
-        "A fork or resumed session repeats calls that an earlier session made; they are drawn lighter here and are "
-        "counted there, once.",
+        gettext_noop("inherited calls"),
+        gettext_noop(
+            "A fork or resumed session repeats calls that an earlier session made; they are drawn "
+            "lighter here and are counted there, once."
+        ),
         "note",
     ),
     AnomalyKind.REPEATED_RECORD: Plain(
-        "repeated record",
-        "Records stand in the file again under the same id; each was counted once.",
+        gettext_noop("repeated record"),
+        gettext_noop("Records stand in the file again under the same id; each was counted once."),
         "note",
     ),
     AnomalyKind.REPLAY_ESTIMATED: Plain(
-        "estimated replay",
-        "This file replays its parent's history and the parent's file is missing; where its own calls begin is "
-        "estimated, so its totals are too. Import the parent's file to settle it.",
+        gettext_noop("estimated replay"),
+        gettext_noop(
+            "This file replays its parent's history and the parent's file is missing; where its own "
+            "calls begin is estimated, so its totals are too. Import the parent's file to settle it."
+        ),
         "figures",
     ),
     AnomalyKind.NO_RESULT: Plain(
-        "no result line",
-        "The stream ended without its result; the figures come from its messages alone, so output is a lower bound "
-        "and the agent's own cost is unknown.",
+        gettext_noop("no result line"),
+        gettext_noop(
+            "The stream ended without its result; the figures come from its messages alone, so output "
+            "is a lower bound and the agent's own cost is unknown."
+        ),
         "figures",
     ),
     AnomalyKind.IMPLAUSIBLE_USAGE: Plain(
-        "implausible usage",
-        "A call claims more than its window holds (declared by the agent, else assumed for its model: it may have run "
-        "with a longer one): it is shown as the agent wrote it, and nothing was cut. Or a count "
-        "cannot be one (below zero, no number, absurd): it is taken as 0, so the sums may be too low.",
+        gettext_noop("implausible usage"),
+        gettext_noop(
+            "A call claims more than its window holds (declared by the agent, else assumed for its "
+            "model: it may have run with a longer one): it is shown as the agent wrote it, and nothing "
+            "was cut. Or a count cannot be one (below zero, no number, absurd): it is taken as 0, so "
+            "the sums may be too low."
+        ),
         "figures",
     ),
     AnomalyKind.IDENTITY_MISMATCH: Plain(
-        "parts do not add up",
-        "The parts of a call do not add up to the total that the agent wrote; the parts are counted, so the two differ "
-        "by what the agent left out.",
+        gettext_noop("parts do not add up"),
+        gettext_noop(
+            "The parts of a call do not add up to the total that the agent wrote; the parts are "
+            "counted, so the two differ by what the agent left out."
+        ),
         "figures",
     ),
     AnomalyKind.REPLACED: Plain(
-        "replaced file",
-        "The file shrank or became another one; it was read again from its start, and what it held before stays "
-        "counted once.",
+        gettext_noop("replaced file"),
+        gettext_noop(
+            "The file shrank or became another one; it was read again from its start, and what it held "
+            "before stays counted once."
+        ),
         "note",
     ),
     AnomalyKind.GONE: Plain(
-        "file is gone",
-        "The file is no longer there; what was read of it stays, and nothing can be read anew.",
+        gettext_noop("file is gone"),
+        gettext_noop("The file is no longer there; what was read of it stays, and nothing can be read anew."),
         "note",
     ),
 }
@@ -141,10 +174,11 @@ class Found:
 def plain(kind: str) -> Plain:
     """The words of a kind; one that is not known here (a newer version wrote it) is shown by its own name."""
     try:
-        return KINDS[AnomalyKind(kind)]
+        words = KINDS[AnomalyKind(kind)]
+        return Plain(_(words.title), _(words.sentence), words.weight)
     except ValueError:
         name = "".join(char for char in kind if char.isprintable())[:20].replace("_", " ")
-        return Plain(name, "This version has no words for it; it was counted.", "figures")
+        return Plain(name, _("This version has no words for it; it was counted."), "figures")
 
 
 def found(counts: Mapping[str, int], rows: Iterable[tuple[str, str, int, int, str]]) -> tuple[Found, ...]:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
+from django.utils.translation import gettext as _
+
 from relays.models import Session
 
 
@@ -69,10 +71,10 @@ def simulated(session: Session) -> tuple[tuple[int, int], ...]:
 
 def _why_not(session: Session) -> str:
     if not session.main_calls:
-        return "it has no main call of its own"
+        return _("it has no main call of its own")
     if not session.window_tokens:
-        return "the window of its model is not known"
-    return "it has not been projected yet"
+        return _("the window of its model is not known")
+    return _("it has not been projected yet")
 
 
 def _count(value: object) -> int | None:

@@ -10,21 +10,24 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
 from relays.core import fidelity
 from relays.core.baton import read
 from relays.core.reload import pointers_of
 from relays.models import Baton, Check, Leg, Relay, Verification
 
 STEPS = {
-    1: "JSON, keys, types, bounds",
-    2: "No “claimed” at any depth",
-    3: "Schema",
-    4: "Objective digest",
-    5: "Tombstone reason",
-    6: "Git anchors are on the branch",
-    7: "Other pointers, objective, region",
-    8: "Is the goal done?",
-    9: "Region lease",
+    1: gettext_noop("JSON, keys, types, bounds"),
+    2: gettext_noop("No “claimed” at any depth"),
+    3: gettext_noop("Schema"),
+    4: gettext_noop("Objective digest"),
+    5: gettext_noop("Tombstone reason"),
+    6: gettext_noop("Git anchors are on the branch"),
+    7: gettext_noop("Other pointers, objective, region"),
+    8: gettext_noop("Is the goal done?"),
+    9: gettext_noop("Region lease"),
 }
 BAD = ("refused", "dangling")
 SHOWN = 5  # lines of evidence a step shows by itself; the pointers table has them all
@@ -94,16 +97,17 @@ class BatonPage:
         """The finding in one sentence."""
         leg, check = self.leg.number, self.verification
         if check is None:
-            return f"The baton of leg {leg} has not been checked yet"
-        at = f" at step {check.step}" if check.step else ""
+            return _("The baton of leg %(leg)s has not been checked yet") % {"leg": leg}
+        at = _(" at step %(step)s") % {"step": check.step} if check.step else ""
         where = f": {check.path}" if check.path else ""
+        both = {"at": at, "where": where}
         return {
-            "fresh": f"Fresh: every step passed, leg {leg + 1} may trust it",
-            "stale": f"Stale{at}{where} does not match ground truth",
-            "invalid": f"Invalid{at}{where}",
-            "unknown": f"Unknown{at}{where}: a store did not answer",
-            "done": "Done: done_when holds in the durable store",
-            "held": f"Held{at}: another relay holds the region",
+            "fresh": _("Fresh: every step passed, leg %(leg)s may trust it") % {"leg": leg + 1},
+            "stale": _("Stale%(at)s%(where)s does not match ground truth") % {"at": at, "where": where},
+            "invalid": _("Invalid%(at)s%(where)s") % both,
+            "unknown": _("Unknown%(at)s%(where)s: a store did not answer") % {"at": at, "where": where},
+            "done": _("Done: done_when holds in the durable store"),
+            "held": _("Held%(at)s: another relay holds the region") % {"at": at},
         }.get(check.outcome, check.outcome)
 
     @property
@@ -111,21 +115,21 @@ class BatonPage:
         """What followed from the check, from its record."""
         check = self.verification
         if check is None:
-            return "Nothing yet: the successor checks every step before its agent starts."
+            return _("Nothing yet: the successor checks every step before its agent starts.")
         if check.purpose == "verify":
-            return "Checked at a person's wish; nothing follows from it by itself."
+            return _("Checked at a person's wish; nothing follows from it by itself.")
         return {
-            "fresh": "The successor started from it.",
-            "stale": "Dropped. "
+            "fresh": _("The successor started from it."),
+            "stale": _("Dropped. ")
             + (
-                "The cursor was rebuilt and a fresh baton written; no person was needed."
+                _("The cursor was rebuilt and a fresh baton written; no person was needed.")
                 if check.rebuilt
-                else "The cursor could not be rebuilt."
+                else _("The cursor could not be rebuilt.")
             ),
-            "invalid": "Refused: it drives nothing.",
-            "unknown": "No leg starts until the store answers; it is tried again with back-off.",
-            "done": "The relay ended; no leg follows.",
-            "held": "The relay waits for the holder.",
+            "invalid": _("Refused: it drives nothing."),
+            "unknown": _("No leg starts until the store answers; it is tried again with back-off."),
+            "done": _("The relay ended; no leg follows."),
+            "held": _("The relay waits for the holder."),
         }.get(check.outcome, "")
 
     @property
@@ -182,7 +186,7 @@ def _mapping(text: str) -> dict[str, Any]:
 def ladder(checks: Sequence[Check]) -> tuple[LadderStep, ...]:
     """All nine steps in their order, those that were not reached included."""
     return tuple(
-        _step(number, name, [check for check in checks if check.step == number]) for number, name in STEPS.items()
+        _step(number, _(name), [check for check in checks if check.step == number]) for number, name in STEPS.items()
     )
 
 
@@ -205,7 +209,7 @@ def _step(number: int, name: str, checks: Sequence[Check]) -> LadderStep:
     ]
     lines = [(check.path, check.evidence) for check in telling[:SHOWN]]
     if pointers:
-        lines.append(("", f"{good} of {len(pointers)} pointers resolve"))
+        lines.append(("", _("%(good)s of %(pointers)s pointers resolve") % {"good": good, "pointers": len(pointers)}))
     return LadderStep(number, name, verdict, tone, tuple(lines), max(0, len(telling) - SHOWN))
 
 
@@ -325,5 +329,5 @@ def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]
         ]
         found += [Change("add", f"+ {key}  {item}") for item in new_items if item not in old_items]
     if steady:
-        found.append(Change("same", f"  {', '.join(steady)}  unchanged"))
+        found.append(Change("same", _("  %(steady)s  unchanged") % {"steady": ", ".join(steady)}))
     return found

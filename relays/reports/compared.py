@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from django.utils.translation import gettext as _
+
 from relays.models import Comparison, Session
 from relays.reports.stored_json import amount, count, mapping, numbers, pair, rows, share
 
@@ -124,7 +126,9 @@ class LegMoney:
 
     @property
     def name(self) -> str:
-        return str(self.leg) if self.to in (None, self.leg) else f"{self.leg} to {self.to}"
+        return (
+            str(self.leg) if self.to in (None, self.leg) else _("%(leg)s to %(to)s") % {"leg": self.leg, "to": self.to}
+        )
 
     @property
     def total(self) -> Decimal:
@@ -337,10 +341,10 @@ def compared(row: Comparison | None) -> Compared:
 
 def _why_not(row: Comparison) -> str:
     if row.computed_at is None and row.wanted_at is not None:
-        return "it is being computed now"
+        return _("it is being computed now")
     if row.computed_at is None:
-        return "it has not been computed yet"
-    return "no other way to carry this work could be played"
+        return _("it has not been computed yet")
+    return _("no other way to carry this work could be played")
 
 
 def _series(stored: Mapping[str, object]) -> Series:

@@ -7,13 +7,17 @@ it is not worth its complexity". The page says cheaper, dearer or not yet in wor
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import Decimal
 from pathlib import PurePath
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop, ngettext
 
 from relays.models import BackTest, Comparison, CostState, Relay, Session
 from relays.reports import compared as stored
 from relays.reports import stored_json
 from relays.reports.compared import CHEAPER, DEARER, Baseline, Compared, LegMoney, Parameter, Series
+from relays.reports.figures import places, whole
 from relays.reports.flat import reduced
 
 ROWS = 60  # of the table beside the chart of cumulative money
@@ -21,37 +25,36 @@ LEG_ROWS = 200  # legs and boundaries that their charts and tables show; the CSV
 
 #: policy of the engine -> how people call it, and its event
 POLICIES: dict[str, tuple[str, str]] = {
-    "relay": ("relay", "rotation"),
-    "compaction": ("compaction", "compaction"),
-    "context_editing": ("context editing", "clearing"),
-    "sliding_window": ("sliding window", "cut"),
-    "none": ("no carry-over policy", "event"),
+    "relay": (gettext_noop("relay"), "rotation"),
+    "compaction": (gettext_noop("compaction"), "compaction"),
+    "context_editing": (gettext_noop("context editing"), "clearing"),
+    "sliding_window": (gettext_noop("sliding window"), "cut"),
+    "none": (gettext_noop("no carry-over policy"), "event"),
 }
 #: parameter of the engine -> words, and the unit where the stored one says none
 PARAMETERS: dict[str, tuple[str, str]] = {
-    "window": ("window", "tokens"),
-    "base": ("base and tools", "tokens"),
-    "mark": ("soft mark", ""),
-    "baton": ("baton", "tokens"),
-    "orientation": ("re-read, fresh leg", "tokens"),
-    "handover": ("winding down", "tokens out"),
-    "trigger": ("trigger", ""),
-    "residue": ("residue above the base", ""),
-    "reread": ("re-read, compaction", "tokens"),
-    "summary_call": ("summary call", "tokens out"),
-    "kept": ("base cached over a cut", "tokens"),
-    "clear_at": ("clears results at", ""),
-    "keep": ("calls whose results stay", ""),
-    "slide": ("slides at", ""),
+    "window": (gettext_noop("window"), gettext_noop("tokens")),
+    "base": (gettext_noop("base and tools"), "tokens"),
+    "mark": (gettext_noop("soft mark"), ""),
+    "baton": (gettext_noop("baton"), "tokens"),
+    "orientation": (gettext_noop("re-read, fresh leg"), "tokens"),
+    "handover": (gettext_noop("winding down"), gettext_noop("tokens out")),
+    "trigger": (gettext_noop("trigger"), ""),
+    "residue": (gettext_noop("residue above the base"), ""),
+    "reread": (gettext_noop("re-read, compaction"), "tokens"),
+    "summary_call": (gettext_noop("summary call"), gettext_noop("tokens out")),
+    "kept": (gettext_noop("base cached over a cut"), "tokens"),
+    "clear_at": (gettext_noop("clears results at"), ""),
+    "keep": (gettext_noop("calls whose results stay"), ""),
+    "slide": (gettext_noop("slides at"), ""),
 }
-_UNITS = {"part": "of window", "tokens": "tokens"}
+_UNITS = {"part": gettext_noop("of window"), "tokens": "tokens"}
 
 
 def money(amount: Decimal) -> str:
     """`$7.60`, without a sign; as many decimals as a small amount needs, so that it never reads as nothing."""
     size = abs(amount)
-    places = 2 if size >= Decimal("0.1") or not size else 4 if size >= Decimal("0.001") else 6
-    return f"${size.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):,}"
+    return f"${places(size, 2 if size >= Decimal('0.1') or not size else 4 if size >= Decimal('0.001') else 6)}"
 
 
 def signed(amount: Decimal) -> str:
@@ -62,7 +65,7 @@ def signed(amount: Decimal) -> str:
 
 def thousands(tokens: int) -> str:
     """`53.3k`: for break-even and headlines; below 1,000 the number itself."""
-    return f"{tokens / 1000:.1f}k" if tokens >= 1000 else f"{tokens:,}"
+    return f"{places(tokens / 1000, 1)}k" if tokens >= 1000 else whole(tokens)
 
 
 # ---- whose cost it is -----------------------------------------------------------------------------------------------
@@ -82,12 +85,12 @@ class Subject:
 
     @property
     def own(self) -> str:
-        return "this relay" if self.kind == "relay" else "this session"
+        return _("this relay") if self.kind == "relay" else _("this session")
 
     @property
     def base(self) -> str:
         """What the verdict compares with, as a noun."""
-        return "compaction" if self.kind == "relay" else "one relay"
+        return _("compaction") if self.kind == "relay" else _("one relay")
 
 
 def topic_of(of: Relay | Session) -> str:
@@ -107,39 +110,47 @@ def subject_of(of: Relay | Session, models: Sequence[str] = ()) -> Subject:
 def finding(subject: Subject, data: Compared) -> str:
     """The result in one sentence: cheaper, dearer or not yet, and what would turn it."""
     if not data.known or data.saving is None:
-        return f"Cost against {subject.base}: not yet, {data.why_not or data.verdict_why or 'nothing is compared'}"
+        return _("Cost against %(base)s: not yet, %(why_not)s") % {
+            "base": subject.base,
+            "why_not": data.why_not or data.verdict_why or _("nothing is compared"),
+        }
     if data.verdict == CHEAPER:
         won = money(data.saving)
         start = (
-            f"Cheaper than {subject.base} by {won}" if subject.kind == "relay" else f"A relay would have saved {won}"
+            _("Cheaper than %(base)s by %(won)s") % {"base": subject.base, "won": won}
+            if subject.kind == "relay"
+            else _("A relay would have saved %(won)s") % {"won": won}
         )
-        return f"{start}{_turns(data, 'unless a fresh leg re-reads more than {}')}"
+        return start + _turns(data, _("unless a fresh leg re-reads more than %(tokens)s tokens"))
     if data.verdict == DEARER:
         lost = money(data.saving)
         start = (
-            f"Dearer than {subject.base} by {lost}"
+            _("Dearer than %(base)s by %(lost)s") % {"base": subject.base, "lost": lost}
             if subject.kind == "relay"
-            else f"A relay would have cost {lost} more"
+            else _("A relay would have cost %(lost)s more") % {"lost": lost}
         )
         if not data.break_even or data.break_even < 0:
-            return f"{start}, however little a fresh leg re-reads"
-        return f"{start}{_turns(data, 'and cheaper only if a fresh leg re-reads less than {}')}"
+            return _("%(start)s, however little a fresh leg re-reads") % {"start": start}
+        return start + _turns(data, _("and cheaper only if a fresh leg re-reads less than %(tokens)s tokens"))
     band = data.saving_band
     if band is not None and band[0] < 0 < band[1]:
-        ends = f"between {money(band[1])} cheaper and {money(band[0])} dearer"
+        ends = _("between %(band)s cheaper and %(band2)s dearer") % {"band": money(band[1]), "band2": money(band[0])}
         return (
-            f"Not yet decided: {ends} than compaction"
+            _("Not yet decided: %(ends)s than compaction") % {"ends": ends}
             if subject.kind == "relay"
-            else f"Not yet decided: as a relay {ends}"
+            else _("Not yet decided: as a relay %(ends)s") % {"ends": ends}
         )
-    return f"Cost against {subject.base}: not yet, {data.verdict_why or 'the records do not decide it'}"
+    return _("Cost against %(base)s: not yet, %(verdict_why)s") % {
+        "base": subject.base,
+        "verdict_why": data.verdict_why or _("the records do not decide it"),
+    }
 
 
 def _turns(data: Compared, words: str) -> str:
     """The clause with the break-even, "" where there is none within what can be."""
     if data.break_even is None or data.break_even < 0:
         return ""
-    return f", {words.format(f'{thousands(data.break_even)} tokens')}"
+    return f", {words % {'tokens': thousands(data.break_even)}}"
 
 
 # ---- the page -------------------------------------------------------------------------------------------------------
@@ -263,9 +274,9 @@ def page_of(of: Relay | Session, row: Comparison | None, tested: BackTested) -> 
         prices=tuple(
             (words, str(prices[name]))
             for name, words in (
-                ("read", "cache read"),
-                ("write", _WRITES.get(str(prices.get("rest")), "cache write")),
-                ("output", "output"),
+                ("read", _("cache read")),
+                ("write", _(_WRITES.get(str(prices.get("rest")), gettext_noop("cache write")))),
+                ("output", _("output")),
             )
             if prices.get(name) not in (None, "")
         ),
@@ -273,13 +284,21 @@ def page_of(of: Relay | Session, row: Comparison | None, tested: BackTested) -> 
     )
 
 
-_WRITES = {"input": "input", "cache_write_1h": "cache write, 1 h", "cache_write_5m": "cache write, 5 min"}
+_WRITES = {
+    "input": gettext_noop("input"),
+    "cache_write_1h": gettext_noop("cache write, 1 h"),
+    "cache_write_5m": gettext_noop("cache write, 5 min"),
+}
 
 
 def _price_source(prices: Mapping[str, object]) -> str:
     """Where the prices are from; of several models the first one's are shown."""
     source, models = str(prices.get("source") or ""), stored_json.count(prices.get("models")) or 1
-    return f"{source}; the first of {models} prices of this work" if models > 1 else source
+    return (
+        _("%(source)s; the first of %(models)s prices of this work") % {"source": source, "models": models}
+        if models > 1
+        else source
+    )
 
 
 def backtested(session: Session | None = None) -> BackTested:
@@ -311,7 +330,7 @@ def shown(value: object, unit: str) -> str:
     if found is None:
         return str(value) if value not in (None, "") else "—"
     if "token" in unit or abs(found) >= 1000:
-        return f"{found.quantize(Decimal(1), ROUND_HALF_UP):,}"
+        return places(found, 0)
     return f"{found.quantize(Decimal('0.0001')).normalize():f}"
 
 
@@ -319,8 +338,9 @@ def parameter_words(name: str, unit: str = "") -> tuple[str, str]:
     """Words and unit; a level is a part or tokens, as it is stored."""
     words, own = PARAMETERS.get(name, (name.replace("_", " "), ""))
     if name == "residue" and unit == "part":
-        return words, "of the rest"
-    return words, own or ("" if name == "keep" else _UNITS.get(unit, unit))
+        return words, _("of the rest")
+    given = own or ("" if name == "keep" else _UNITS.get(unit, unit))
+    return _(words), _(given) if given else ""
 
 
 def parameter_rows(data: Compared) -> tuple[ParameterRow, ...]:
@@ -350,7 +370,8 @@ def way_rows(subject: Subject, data: Compared) -> tuple[WayRow, ...]:
     event = "rotation" if subject.kind == "relay" else "compaction"
     own = WayRow(
         name=subject.own, own=True, cost=seen.cost, per_unit=_each(seen.cost, units), against=None, band=None,
-        peak=seen.peak, events=seen.events, event=event, exceeded_at=None, bust=seen.bust, hit_rate=seen.hit_rate,
+        peak=seen.peak, events=seen.events, event=_events(event, seen.events), exceeded_at=None, bust=seen.bust,
+        hit_rate=seen.hit_rate,
         provenance="OBSERVED",
     )  # fmt: skip
     return (own, *(_way(one, seen.cost, units) for one in data.baselines))
@@ -360,11 +381,24 @@ def _way(one: Baseline, cost: Decimal | None, units: int) -> WayRow:
     name, event = POLICIES.get(one.policy, (one.policy.replace("_", " "), "event"))
     done = one.cost if one.finishes else None
     return WayRow(
-        name=name, own=False, cost=done, per_unit=_each(done, units),
+        name=_(name), own=False, cost=done, per_unit=_each(done, units),
         against=(done - cost) / cost if done is not None and cost else None, band=one.band if one.finishes else None,
-        peak=one.peak, events=one.events, event=event, exceeded_at=one.exceeded_at, bust=one.bust,
+        peak=one.peak, events=one.events, event=_events(event, one.events), exceeded_at=one.exceeded_at, bust=one.bust,
         hit_rate=one.hit_rate, provenance=one.provenance,
     )  # fmt: skip
+
+
+def _events(event: str, count: int | None) -> str:
+    """`4 rotations`; "" where they are not counted."""
+    n = count or 0
+    told = {
+        "rotation": ngettext("%(n)s rotation", "%(n)s rotations", n),
+        "compaction": ngettext("%(n)s compaction", "%(n)s compactions", n),
+        "clearing": ngettext("%(n)s clearing", "%(n)s clearings", n),
+        "cut": ngettext("%(n)s cut", "%(n)s cuts", n),
+        "event": ngettext("%(n)s event", "%(n)s events", n),
+    }
+    return told.get(event, told["event"]) % {"n": whole(n)} if count is not None else ""
 
 
 def _each(cost: Decimal | None, units: int) -> Decimal | None:

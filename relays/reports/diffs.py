@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from django.utils.translation import gettext as _
+
 from relays.models import Relay
 from relays.reports.gate import store
 from relays.stores.base import StoreUnavailable
@@ -28,7 +30,7 @@ def between(relay: Relay, old: str, new: str, label: str) -> Diff:
     """What `new` has that `old` has not; never raises for a store that does not answer. Agent text stays text."""
     command = f"git diff {old[:12]} {new[:12]}"
     if not old or not new:
-        return Diff(label, (), 0, 0, 0, False, "there is no commit to compare with", "")
+        return Diff(label, (), 0, 0, 0, False, _("there is no commit to compare with"), "")
     try:
         text = store(relay).diff(old, new, BYTES)
     except StoreUnavailable as error:
@@ -39,8 +41,8 @@ def between(relay: Relay, old: str, new: str, label: str) -> Diff:
 def read(text: str, label: str, command: str = "") -> Diff:
     """Classify the lines of a unified diff; the counts cover what was read, not only what is shown."""
     lines = text.splitlines()
-    found = [(_kind(line), line[:400]) for line in lines if not line.startswith(("index ", "[cut at "))]
-    cut = len(found) > LINES or any(line.startswith("[cut at ") for line in lines[-2:])
+    found = [(_kind(line), line[:400]) for line in lines if not line.startswith(("index ", _("[cut at ")))]
+    cut = len(found) > LINES or any(line.startswith(_("[cut at ")) for line in lines[-2:])
     return Diff(
         label=label,
         lines=tuple(found[:LINES]),
@@ -55,7 +57,7 @@ def read(text: str, label: str, command: str = "") -> Diff:
 
 def _kind(line: str) -> str:
     if line.startswith(
-        ("diff --git", "@@", "--- ", "+++ ", "new file", "deleted file", "rename", "similarity", "Binary")
+        ("diff --git", "@@", "--- ", "+++ ", _("new file"), _("deleted file"), "rename", "similarity", "Binary")
     ):
         return "at"
     return {"+": "add", "-": "del"}.get(line[:1], "")

@@ -14,6 +14,7 @@ from typing import Any
 from django.core.paginator import Paginator
 from django.db.models import Count, Q, QuerySet, Sum
 from django.db.models.functions import Coalesce
+from django.utils.translation import gettext as _
 
 from relays.models import Comparison, DayCost, Leg, Relay, Session
 from relays.reports.compared import AS_VERDICT
@@ -293,11 +294,11 @@ def _progress(legs: QuerySet[Leg], field: str) -> dict[str, int]:
 
 
 def short_repo(path: str) -> str:
-    return PurePath(path.replace("\\", "/")).name or path or "no folder named"
+    return PurePath(path.replace("\\", "/")).name or path or _("no folder named")
 
 
 _NAMES: dict[str, Callable[[str], str]] = {
-    "model": lambda key: key or "no model named",
+    "model": lambda key: key or _("no model named"),
     "repository": short_repo,
     "owner": str,
 }

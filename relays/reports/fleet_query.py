@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db.models import Count, QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays.models import DayCost, Leg
 
@@ -48,7 +49,12 @@ def clean_query(values: Mapping[str, str], today: date) -> Query:
     everything = word("range", 5) == "all"
     since, until = _day(word("since", 40), "since", problems), _day(word("until", 40), "until", problems)
     if since and until and since > until:
-        problems.append(("until", f"{until} is before {since}: choose a day on or after it"))
+        problems.append(
+            (
+                "until",
+                _("%(until)s is before %(since)s: choose a day on or after it") % {"until": until, "since": since},
+            )
+        )
         until = None
     if since is None and until is None and not everything:
         since = today - timedelta(days=DAYS - 1)
@@ -71,7 +77,7 @@ def _day(text: str, field: str, problems: list[tuple[str, str]]) -> date | None:
         found = None
     # the ends of the calendar have no midnight in every zone
     if found is None or not 1 < found.year < 9999:
-        problems.append((field, f"{text[:20]!r} is no day: write it as 2026-11-30"))
+        problems.append((field, _("%(text)s is no day: write it as 2026-11-30") % {"text": repr(text[:20])}))
         return None
     return found
 

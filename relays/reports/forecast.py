@@ -4,21 +4,24 @@ Interface, page 7: "forecast to the envelope". What is stored is shown; without 
 """
 
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal
+
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop, ngettext
 
 from relays.reports import compared as stored
 from relays.reports import stored_json
 from relays.reports.compared import Compared
 from relays.reports.cost import money
+from relays.reports.figures import places, whole
 
 #: axis of the envelope -> words, and what its amounts are
 _AXES: dict[str, tuple[str, str]] = {
-    "spend": ("money", "dollars"),
-    "turns": ("turns", ""),
-    "output_tokens": ("output tokens", "tokens"),
-    "wall": ("running time", "seconds"),
-    "legs": ("legs", ""),
-    "queries": ("questions", ""),
+    "spend": (gettext_noop("money"), "dollars"),
+    "turns": (gettext_noop("turns"), ""),
+    "output_tokens": (gettext_noop("output tokens"), "tokens"),
+    "wall": (gettext_noop("running time"), "seconds"),
+    "legs": (gettext_noop("legs"), ""),
+    "queries": (gettext_noop("questions"), ""),
 }
 
 
@@ -49,15 +52,24 @@ def forecast(data: Compared) -> Forecast:
     known = [one for one in axes if one.legs_left is not None]
     first = min(known, key=lambda one: one.legs_left or 0, default=None)
     if first is None or first.legs_left is None:
-        return Forecast("", "", data.forecast_why or "needs an envelope and two finished legs", axes)
-    units = f", about {first.progress_left:,} more verified units" if first.progress_left is not None else ""
-    words = f"until {first.words} is spent: {first.used} of {first.limit}{units}"
-    return Forecast(f"{first.legs_left:,}", "leg" if first.legs_left == 1 else "legs", words, axes)
+        return Forecast("", "", data.forecast_why or _("needs an envelope and two finished legs"), axes)
+    units = (
+        _(", about %(progress_left)s more verified units") % {"progress_left": whole(first.progress_left)}
+        if first.progress_left is not None
+        else ""
+    )
+    words = _("until %(words)s is spent: %(used)s of %(limit)s%(units)s") % {
+        "words": first.words,
+        "used": first.used,
+        "limit": first.limit,
+        "units": units,
+    }
+    return Forecast(whole(first.legs_left), ngettext("leg", "legs", first.legs_left), words, axes)
 
 
 def _axis(one: stored.Axis) -> ForecastRow:
     words, kind = _AXES.get(one.axis, (one.axis.replace("_", " "), ""))
-    return ForecastRow(words, _amount(one.used, kind), _amount(one.limit, kind), one.legs_left, one.progress_left)
+    return ForecastRow(_(words), _amount(one.used, kind), _amount(one.limit, kind), one.legs_left, one.progress_left)
 
 
 def _amount(value: object, kind: str) -> str:
@@ -67,5 +79,5 @@ def _amount(value: object, kind: str) -> str:
     if kind == "dollars":
         return money(found)
     if kind == "seconds":
-        return f"{found / 3600:.1f} h"
-    return f"{found.quantize(Decimal(1), ROUND_HALF_UP):,}"
+        return f"{places(found / 3600, 1)} h"
+    return places(found, 0)

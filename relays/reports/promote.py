@@ -8,6 +8,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
 from relays.agents import registry
 from relays.agents.base import AgentArgError
 from relays.core import donewhen, objective, region
@@ -63,11 +66,11 @@ def promote_page(session: Session) -> PromotePage:
 
 def _folder(path: str) -> str:
     if not path:
-        return "its files never named the folder that it worked in"
+        return _("its files never named the folder that it worked in")
     if not os.path.isabs(path):
-        return f"its folder {path} is not named from / on"
+        return _("its folder %(path)s is not named from / on") % {"path": path}
     if not os.path.isdir(path):
-        return f"its folder {path} is not on this host"
+        return _("its folder %(path)s is not on this host") % {"path": path}
     return ""
 
 
@@ -86,7 +89,7 @@ def _objective(text: str) -> Said:
         objective.make_pin("pin", text)
     except objective.ObjectiveError as error:
         return Said(str(error), True)
-    return Said("It is carried word for word, by identity and digest, into every baton.")
+    return Said(_("It is carried word for word, by identity and digest, into every baton."))
 
 
 def _done_when(text: str) -> Said:
@@ -96,11 +99,17 @@ def _done_when(text: str) -> Said:
         return Said(str(error), True)
     if done.prose:
         return Said(
-            f"Prose: {done.why_prose}. No store can say that it holds, so a reviewer confirms it, and the relay needs "
-            "a limit of its envelope."
+            _(
+                "Prose: %(why)s. No store can say that it holds, so a reviewer confirms it, and the relay needs a "
+                "limit of its envelope."
+            )
+            % {"why": done.why_prose}
         )
     clauses = ", ".join(clause.text for clause in done.clauses)
-    return Said(f"Machine-readable: a store is asked for {clauses}; the relay ends by itself when all hold.")
+    return Said(
+        _("Machine-readable: a store is asked for %(clauses)s; the relay ends by itself when all hold.")
+        % {"clauses": clauses}
+    )
 
 
 def _region(globs: Sequence[str]) -> Said:
@@ -109,8 +118,15 @@ def _region(globs: Sequence[str]) -> Said:
     except region.RegionError as error:
         return Said(str(error), True)
     if held == region.EVERYTHING:
-        return Said("Everything in the repository: no other relay may work in it meanwhile.")
-    return Said(f"{len(held)} glob{'s' if len(held) > 1 else ''} held; what lies outside is left alone.")
+        return Said(_("Everything in the repository: no other relay may work in it meanwhile."))
+    return Said(
+        ngettext(
+            "%(held)s glob held; what lies outside is left alone.",
+            "%(held)s globs held; what lies outside is left alone.",
+            len(held),
+        )
+        % {"held": len(held)}
+    )
 
 
 def _agent(name: str, args: Mapping[str, str]) -> Said:

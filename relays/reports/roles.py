@@ -6,6 +6,8 @@ Admin: users, tokens, sites."
 
 from typing import TYPE_CHECKING
 
+from django.utils.translation import gettext as _
+
 if TYPE_CHECKING:
     from django.contrib.auth.models import AnonymousUser, User
 
@@ -72,4 +74,4 @@ def may_give(user: "User", role: str) -> bool:
 
 def role_words(user: "User | AnonymousUser") -> str:
     """For the top bar: `operator, reviewer`, or `no role`."""
-    return ", ".join(roles_of(user)) or "no role"
+    return ", ".join(map(_, roles_of(user))) or _("no role")

@@ -7,6 +7,7 @@ n)". The counts are kept per session as its files are read; nothing here looks a
 from dataclasses import dataclass
 
 from django.db.models import Count, Sum
+from django.utils.translation import gettext as _
 
 from relays.core import rot
 from relays.models import FullnessCount
@@ -36,5 +37,5 @@ def curves() -> Curves:
         FullnessCount.objects.order_by().values_list("model", "twentieth").annotate(n=Sum("tools"), bad=Sum("errors"))
     )
     counted = FullnessCount.objects.aggregate(n=Count("session", distinct=True))
-    sane = [(model or "model not named", min(at, rot.TWENTIETHS), n, min(bad, n)) for model, at, n, bad in rows]
+    sane = [(model or _("model not named"), min(at, rot.TWENTIETHS), n, min(bad, n)) for model, at, n, bad in rows]
     return Curves(tuple(rot.curves(sane)), counted["n"])

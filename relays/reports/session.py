@@ -10,12 +10,15 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from django.db.models import Exists, OuterRef, Q
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop, ngettext
 
 from relays.core.fidelity import Score, score_of
 from relays.core.meter import AnomalyKind
 from relays.models import Import, Session, SessionAnomaly, SessionBoundary, SessionLeg, SessionText, SourceFile
 from relays.reports import anomalies
 from relays.reports.as_relay import AsRelay, as_relay, simulated
+from relays.reports.figures import whole
 from relays.reports.flat import reduced
 from relays.reports.sessions import points_of, repo_name, tokens_of
 
@@ -29,13 +32,20 @@ FILES = 50
 DETAILS = 300
 KINDS = 14  # of records, in the bars of what filled the window; the rest is one row
 
-_WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_WORDS = (
+    gettext_noop("no"), gettext_noop("one"), gettext_noop("two"), gettext_noop("three"), gettext_noop("four"),
+    gettext_noop("five"), gettext_noop("six"), gettext_noop("seven"), gettext_noop("eight"), gettext_noop("nine"),
+    gettext_noop("ten"), gettext_noop("eleven"), gettext_noop("twelve"),
+)  # fmt: skip
 
 
 def in_words(count: int, what: str, *, begin: bool = False) -> str:
     """`four compactions`, `13 compactions`; `begin`: as the first words of a sentence."""
-    number = _WORDS[count] if count < len(_WORDS) else f"{count:,}"
-    text = f"{number} {what}{'s' if count > 1 else ''}"
+    number = _(_WORDS[count]) if count < len(_WORDS) else whole(count)
+    text = {
+        "compaction": ngettext("%(number)s compaction", "%(number)s compactions", max(count, 1)),
+        "rotation": ngettext("%(number)s rotation", "%(number)s rotations", max(count, 1)),
+    }[what] % {"number": number}
     return text[0].upper() + text[1:] if begin else text
 
 
@@ -129,34 +139,52 @@ def head(session: Session, legs: Sequence[SessionLeg | LegMark]) -> Head:
 def finding(session: Session, legs: Sequence[SessionLeg | LegMark], would: AsRelay) -> str:
     """The result in one sentence: what happened to the window, then what a relay would have done."""
     if session.unread:
-        return "Not read yet: a file of another session names it"
+        return _("Not read yet: a file of another session names it")
     if session.projected_at is None and not session.calls:
-        return "No figures yet: its import goes on, or was interrupted and goes on with the same command"
+        return _("No figures yet: its import goes on, or was interrupted and goes on with the same command")
     if not session.main_calls:
         if session.copied_calls:
-            return "Only calls that another session made; nothing of its own"
-        return "No call of the main chain: no window to look at" if session.calls else "No model call in what was read"
+            return _("Only calls that another session made; nothing of its own")
+        return (
+            _("No call of the main chain: no window to look at")
+            if session.calls
+            else _("No model call in what was read")
+        )
     window = session.window_tokens
     if window and session.max_resident > window:
         if would.window_declared:
-            seen = f"The window of {window:,} tokens was passed: {session.max_resident:,} resident"
+            seen = _("The window of %(window)s tokens was passed: %(max_resident)s resident") % {
+                "window": whole(window),
+                "max_resident": whole(session.max_resident),
+            }
         else:  # of the model, as a page says it: the session may have run with a longer one
-            seen = f"{session.max_resident:,} resident, over a window that is assumed to hold {window:,}"
+            seen = _("%(max_resident)s resident, over a window that is assumed to hold %(window)s") % {
+                "max_resident": whole(session.max_resident),
+                "window": whole(window),
+            }
     else:
-        seen = f"{in_words(session.compactions, 'compaction', begin=True)} here"
+        seen = _("%(compactions)s here") % {"compactions": in_words(session.compactions, "compaction", begin=True)}
     if not would.known:
-        return f"{seen}; as a relay: not yet"
+        return _("%(seen)s; as a relay: not yet") % {"seen": seen}
     rotations = [leg for leg in legs if leg.ended == SessionLeg.Ended.WOULD_ROTATE]
     count = would.rotations
     if not count:
-        return f"{seen}; as a relay it would have stayed under the mark"
+        return _("%(seen)s; as a relay it would have stayed under the mark") % {"seen": seen}
     scores = [
         score_of(leg.verified, leg.dangling or 0, leg.unknown or 0) for leg in rotations if leg.verified is not None
     ]
     judged = [one for one in scores if one.total]  # of a baton that points at nothing there is nothing to verify
     safe = sum(one.verdict == "holds" for one in judged)
-    told = f", {safe} of {len(judged)} judged with every pointer verified" if judged else ""
-    return f"{seen}; as a relay {in_words(count, 'rotation')}{told}"
+    told = (
+        _(", %(safe)s of %(judged)s judged with every pointer verified") % {"safe": safe, "judged": len(judged)}
+        if judged
+        else ""
+    )
+    return _("%(seen)s; as a relay %(count)s%(told)s") % {
+        "seen": seen,
+        "count": in_words(count, "rotation"),
+        "told": told,
+    }
 
 
 def fidelity_of(legs: Sequence[SessionLeg | LegMark]) -> Score:
@@ -358,7 +386,7 @@ def fill(session: Session) -> Fill:
     rows = [(kind, total.get(kind, 0), now.get(kind, 0)) for kind in kinds]
     if len(rows) > KINDS:
         rest = rows[KINDS - 1 :]
-        words = f"{len(rest)} more kinds"
+        words = _("%(rest)s more kinds") % {"rest": len(rest)}
         rows = [*rows[: KINDS - 1], (words, sum(row[1] for row in rest), sum(row[2] for row in rest))]
     base, now_base = data.get("base"), data.get("now_base")
     return Fill(
@@ -408,7 +436,7 @@ def files(session: Session) -> Files:
     rows = list(met.order_by("-count", "id").values_list("kind", "detail", "line", "count", "source")[:DETAILS])
     names = {one.pk: repo_name(one.path) for one in sources} if len(sources) > 1 else {}
     unknown: dict[int, int] = {}
-    for kind, _, _, count, source in rows:
+    for kind, _first, _last, count, source in rows:
         if kind == AnomalyKind.UNKNOWN_TYPE:
             unknown[source] = unknown.get(source, 0) + count
     met_in = [(*row[:4], names.get(row[4], "")) for row in rows]

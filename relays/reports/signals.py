@@ -8,16 +8,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Count, Exists, Max, OuterRef, Sum
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from relays.models import HookEvent, HookFollow, HookTally, Session
 
 SHOWN = 20
 UNREAD = 5
 _WORDS = {
-    "would_rotate": "would rotate here",
-    "compacted": "compacted",
-    "failed": "failed",
-    "ended": "ended",
+    "would_rotate": gettext_noop("would rotate here"),
+    "compacted": gettext_noop("compacted"),
+    "failed": gettext_noop("failed"),
+    "ended": gettext_noop("ended"),
 }
 
 
@@ -66,7 +68,7 @@ def signals(session: Session) -> Signals | None:
         return None
     told = mine.exclude(signal="")
     lines = [
-        SignalLine(row.at, row.event, row.signal, _WORDS[row.signal], _why(row), row.blocked)
+        SignalLine(row.at, row.event, row.signal, _(_WORDS[row.signal]), _why(row), row.blocked)
         for row in told.order_by("-at", "-id")[: SHOWN + 1]
     ]
     follow = HookFollow.objects.filter(agent=session.agent, sid=session.sid).values_list("job", flat=True).first()

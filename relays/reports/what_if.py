@@ -11,11 +11,14 @@ from decimal import Decimal
 from typing import Final
 from urllib.parse import urlencode
 
+from django.utils.translation import gettext as _
+
 from relays.core.baselines import Value
 from relays.costs import against
 from relays.models import Comparison, Relay, Session, StoredWork
 from relays.reports import cost
 from relays.reports.compared import Compared
+from relays.reports.figures import whole
 
 MOST_TOKENS: Final = 1_000_000_000
 _NUMBER: Final = re.compile(r"[0-9]{1,10}(\.[0-9]{1,9})?|\.[0-9]{1,9}", re.ASCII)
@@ -88,23 +91,26 @@ def asked(values: Mapping[str, str]) -> Asked:
 def _read(name: str, text: str) -> Value:
     """A share (with a point) or whole tokens. Raises ValueError with what is to be written instead."""
     level = name in against.SHARES
-    wanted = "a share up to 1, such as 0.6, or a number of tokens" if level else "a whole number of tokens"
+    wanted = _("a share up to 1, such as 0.6, or a number of tokens") if level else _("a whole number of tokens")
     if not _NUMBER.fullmatch(text):
-        raise ValueError(f"{text!r} is no number: write {wanted}")
+        raise ValueError(_("%(text)s is no number: write %(wanted)s") % {"text": repr(text), "wanted": wanted})
     if "." in text:
         if not level:
-            raise ValueError(f"{text} is no whole number: write {wanted}")
+            raise ValueError(_("%(text)s is no whole number: write %(wanted)s") % {"text": text, "wanted": wanted})
         part = Decimal(text)
         if part > 1:
-            raise ValueError(f"{text} is more than all of it: write {wanted}")
+            raise ValueError(_("%(text)s is more than all of it: write %(wanted)s") % {"text": text, "wanted": wanted})
         if not part and name in _NOT_ZERO:
-            raise ValueError(f"at 0 nothing could be done before it: write {wanted}")
+            raise ValueError(_("at 0 nothing could be done before it: write %(wanted)s") % {"wanted": wanted})
         return part
     tokens = int(text)
     if tokens > MOST_TOKENS:
-        raise ValueError(f"{text} is too many: at most {MOST_TOKENS:,} tokens")
+        raise ValueError(
+            _("%(text)s is too many: at most %(MOST_TOKENS)s tokens")
+            % {"text": text, "MOST_TOKENS": whole(MOST_TOKENS)}
+        )
     if not tokens and name in _NOT_ZERO:
-        raise ValueError(f"at 0 nothing could be done before it: write {wanted}")
+        raise ValueError(_("at 0 nothing could be done before it: write %(wanted)s") % {"wanted": wanted})
     return tokens
 
 
@@ -116,22 +122,22 @@ def page(of: Relay | Session, told: Asked) -> Page:
     shown = cost.page_of(of, row, tested)
     work = StoredWork.objects.filter(comparison=row).first() if row is not None and told.texts else None
     if row is None or not shown.data.known or shown.data.saving is None:
-        problem = "nothing is compared yet that could be played with other parameters" if told.texts else ""
+        problem = _("nothing is compared yet that could be played with other parameters") if told.texts else ""
         return Page(shown, told.query, problem=problem)
     fields = _fields(shown.data, told)
     if not told.texts:
         return Page(shown, "", fields)
     if told.errors:
-        problem = "nothing was played: a parameter cannot be read"
+        problem = _("nothing was played: a parameter cannot be read")
         return Page(shown, told.query, fields, problem=problem)
     if work is None:
-        problem = "this work is too long to be played while you wait: what is stored stands"
+        problem = _("this work is too long to be played while you wait: what is stored stands")
         return Page(shown, told.query, fields, problem=problem)
     try:
         ground = against.changed(against.read(work.base, work.window, work.steps, work.more), told.values)
         figures = against.figures_of(ground)
     except (ValueError, KeyError, TypeError) as wrong:
-        return Page(shown, told.query, fields, problem=f"nothing was played: {str(wrong)[:200]}")
+        return Page(shown, told.query, fields, problem=_("nothing was played: %(wrong)s") % {"wrong": str(wrong)[:200]})
     for name, value in figures.items():
         setattr(row, name, value)
     return Page(cost.page_of(of, row, tested), told.query, fields, _changed(shown.data, told), stored=shown.finding)

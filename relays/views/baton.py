@@ -4,6 +4,7 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from relays import access
@@ -26,7 +27,9 @@ def baton(request: HttpRequest, relay_id: str, n: int) -> HttpResponse:
     def load() -> report.BatonPage:
         found = report.baton_page(relay, n, _key(request, "baton"), _key(request, "check"))
         if found is None:
-            raise Http404(f"Leg {n} of {relay.pk} has left no baton; one is written when a leg ends.")
+            raise Http404(
+                _("Leg %(n)s of %(pk)s has left no baton; one is written when a leg ends.") % {"n": n, "pk": relay.pk}
+            )
         return found
 
     def build() -> dict[str, object]:
@@ -39,7 +42,7 @@ def baton(request: HttpRequest, relay_id: str, n: int) -> HttpResponse:
         may_verify = bool(rights_of(request.user) & {OPERATE, REVIEW})
         return render(request, "relays/baton/page.html", {**build(), "may_verify": may_verify})
     if part != "baton":
-        raise Http404("There is no such part of this page.")
+        raise Http404(_("There is no such part of this page."))
     return part_response(request, "relays/baton/_baton.html", build, (f"relay:{relay.pk}",))
 
 
@@ -60,9 +63,17 @@ def verify(request: HttpRequest, relay_id: str, n: int) -> HttpResponse:
     key = _key(request, "baton")
     found = (wanted.filter(pk=key) if key else wanted).order_by("-id").first()
     if found is None:
-        raise Http404(f"Leg {n} of {relay.pk} has left no baton.")
+        raise Http404(_("Leg %(n)s of %(pk)s has left no baton.") % {"n": n, "pk": relay.pk})
     row = reload.verify_again(found.pk)
-    messages.success(request, f"Checked again: {row.outcome}{f' at step {row.step}, {row.path}' if row.path else ''}.")
+    messages.success(
+        request,
+        (
+            _("Checked again: %(outcome)s at step %(step)s, %(path)s.")
+            % {"outcome": _(row.outcome), "step": row.step, "path": row.path}
+            if row.path
+            else _("Checked again: %(outcome)s.") % {"outcome": _(row.outcome)}
+        ),
+    )
     response = HttpResponseRedirect(f"{reverse('baton', args=[relay.pk, n])}?baton={found.pk}")
     response.status_code = 303
     return response

@@ -8,6 +8,7 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from relays import access
@@ -50,7 +51,7 @@ def _page(request: HttpRequest, found: Relay | Session) -> HttpResponseBase:
             request, "relays/cost/_body.html", lambda: _body(found, what_if.page(found, asked)), (topic,)
         )
     if part not in CHARTS:
-        raise Http404("There is no such part of this page.")
+        raise Http404(_("There is no such part of this page."))
 
     def build() -> dict[str, object]:
         made = figures(what_if.page(found, asked).shown, (part,))
@@ -83,8 +84,8 @@ def _body(found: Relay | Session, page: what_if.Page) -> dict[str, object]:
 def figures(page: report.CostPage, names: Iterable[str]) -> dict[str, Any]:
     """Name of a chart -> its figure and its sentence; one that has nothing to draw is left out."""
     data, subject = page.data, page.subject
-    own, base = ("relay", "compaction") if subject.kind == "relay" else ("this session", "as a relay")
-    calls = "main call of the whole goal" if subject.kind == "relay" else "main call of the session"
+    own, base = ("relay", "compaction") if subject.kind == "relay" else (_("this session"), _("as a relay"))
+    calls = _("main call of the whole goal") if subject.kind == "relay" else _("main call of the session")
     stretch = "leg" if subject.kind == "relay" else "stretch"
     makers: dict[str, tuple[bool, Callable[[], Any], Callable[[], str]]] = {
         "cumulative": (
@@ -139,6 +140,6 @@ def _csv(request: HttpRequest, found: Relay | Session) -> HttpResponseBase:
     of = request.GET.get("of", "ways")
     page = what_if.page(found, what_if.asked(request.GET)).shown
     if of not in cost_csv.TABLES:
-        raise Http404(f"There is no such table; of is {', '.join(cost_csv.TABLES)}.")
+        raise Http404(_("There is no such table; of is %(TABLES)s.") % {"TABLES": ", ".join(cost_csv.TABLES)})
     name = found.pk if isinstance(found, Relay) else f"session-{found.pk}"
     return csv_response(f"{name}-cost-{of}.csv", cost_csv.TABLES[of](page))

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from relays import access
@@ -37,7 +38,7 @@ def fleet_cost(request: HttpRequest) -> HttpResponseBase:
     if part == "body":
         return part_response(request, "relays/fleet_cost/_body.html", lambda: _body(query), (TOPIC,))
     if part != "days":
-        raise Http404("There is no such part of this page.")
+        raise Http404(_("There is no such part of this page."))
 
     def build() -> dict[str, object]:
         return {"text": json.dumps(_chart(report.days(query)), separators=(",", ":"))}
@@ -100,8 +101,10 @@ def _ranges(query: Query, today: Any) -> list[tuple[str, str, bool]]:
     for days in (7, 30, 90):
         since = today - timedelta(days=days - 1)
         chosen = query.since == since and query.until is None
-        found.append((f"{days} days", address(query, range="", since=since, until="", page=""), chosen))
-    return [*found, ("all", address(query, range="all", since="", until="", page=""), query.everything)]
+        found.append(
+            (_("%(days)s days") % {"days": days}, address(query, range="", since=since, until="", page=""), chosen)
+        )
+    return [*found, (_("all"), address(query, range="all", since="", until="", page=""), query.everything)]
 
 
 def _csv(query: Query, of: str) -> HttpResponseBase:
@@ -113,7 +116,7 @@ def _csv(query: Query, of: str) -> HttpResponseBase:
         "learned": lambda: fleet_csv.learned(fleet_side.belief()),
     }
     if of not in makers:
-        raise Http404(f"There is no such table; of is {', '.join(makers)}.")
+        raise Http404(_("There is no such table; of is %(makers)s.") % {"makers": ", ".join(makers)})
     return csv_response(f"cost-{of}.csv", makers[of]())
 
 

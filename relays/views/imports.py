@@ -7,6 +7,7 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
 from relays import access
@@ -28,7 +29,7 @@ def imports(request: HttpRequest) -> HttpResponse:
     if part is None:
         return render(request, "relays/imports/page.html", _context(request))
     if part != "jobs":
-        raise Http404("There is no such part of this page.")
+        raise Http404(_("There is no such part of this page."))
     # which topics it hears follows from the imports that live; they are read again for the region itself
     topics = report.imports_page().topics
     return part_response(request, "relays/imports/_jobs.html", lambda: _context(request), ("sessions", *topics))
@@ -51,9 +52,12 @@ def _start(request: HttpRequest) -> HttpResponse:
     def act() -> str:
         job = import_sessions.start(actor_of(request), paths, follow=follow)
         return (
-            f"Import {job.pk} follows: it reads what is there and then what is added."
+            _("Import %(pk)s follows: it reads what is there and then what is added.") % {"pk": job.pk}
             if follow
-            else (f"Import {job.pk} begins: a worker reads it in the background; this page shows how far it is.")
+            else (
+                _("Import %(pk)s begins: a worker reads it in the background; this page shows how far it is.")
+                % {"pk": job.pk}
+            )
         )
 
     return _act(request, act)
@@ -65,13 +69,13 @@ def cancel(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _ended(pk: int) -> str:
-    return f"Import {pk} ends within a second or two; what was read stays."
+    return _("Import %(pk)s ends within a second or two; what was read stays.") % {"pk": pk}
 
 
 @require_POST
 def resume(request: HttpRequest, pk: int) -> HttpResponse:
     def act() -> str:
-        return f"Import {import_sessions.resume(actor_of(request), pk).pk} goes on where it stood."
+        return _("Import %(pk)s goes on where it stood.") % {"pk": import_sessions.resume(actor_of(request), pk).pk}
 
     return _act(request, act)
 

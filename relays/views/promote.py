@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
 from relays import access
@@ -62,15 +63,15 @@ def promote(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _said(relay: Relay) -> str:
     note = in_words(relay)
-    words = f"{relay.pk} is started in {relay.repo}; a worker begins its first leg."
+    words = _("%(pk)s is started in %(repo)s; a worker begins its first leg.") % {"pk": relay.pk, "repo": relay.repo}
     return f"{words} {note[0].upper()}{note[1:]}." if note else words
 
 
 def _request(found: Session, typed: Mapping[str, str], token: str) -> StartRequest:
     if not token:
-        raise Usage("start: the form has lost its own name; open the page anew, then start")
+        raise Usage(_("start: the form has lost its own name; open the page anew, then start"))
     if not found.cwd:
-        raise Usage("start: this session's files never named a folder; start with `relay start --repo DIR …`")
+        raise Usage(_("start: this session's files never named a folder; start with `relay start --repo DIR …`"))
     return StartRequest(
         repo=found.cwd,
         objective=typed["objective"],
@@ -90,7 +91,9 @@ def _pairs(text: str) -> dict[str, str]:
     for line in filter(None, map(str.strip, text.splitlines())):
         name, sign, value = line.partition("=")
         if not sign or not name.strip():
-            raise Usage(f"start: agent argument {line[:80]!r}: write it as name=value, one a line")
+            raise Usage(
+                _("start: agent argument %(line)s: write it as name=value, one a line") % {"line": repr(line[:80])}
+            )
         found[name.strip()] = value
     return found
 

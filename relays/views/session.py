@@ -8,6 +8,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from relays import access
@@ -51,7 +52,7 @@ def session(request: HttpRequest, pk: int) -> HttpResponse:
 
 def _part(request: HttpRequest, found: Session, part: str) -> HttpResponse:
     if part not in _PARTS:
-        raise Http404("There is no such part of this page.")
+        raise Http404(_("There is no such part of this page."))
 
     def graph() -> report.Graph:
         return report.graph(found, report.boundaries_of(found, 0), report.legs_of(found, 0))
@@ -88,7 +89,7 @@ def texts(request: HttpRequest, pk: int, source: int) -> HttpResponse:
         found, source, int(start) if start.isascii() and start.isdecimal() and len(start) < 16 else 1
     )
     if page is None:
-        raise Http404("This session was read from no such file.")
+        raise Http404(_("This session was read from no such file."))
     return render(request, "relays/session_texts/page.html", {"session": found, "texts": page})
 
 

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from relays import access
@@ -32,7 +33,7 @@ def sessions(request: HttpRequest) -> HttpResponse:
         context["keeps_texts"] = settings.KEEP_TRANSCRIPTS
         return render(request, "relays/sessions/page.html", context)
     if part not in _PARTS:
-        raise Http404("There is no such part of this page.")
+        raise Http404(_("There is no such part of this page."))
     if part == "list":
         return part_response(request, "relays/sessions/_list.html", lambda: _list(query), ("sessions",))
     if part == "rot":

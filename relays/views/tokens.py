@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -27,14 +28,14 @@ def tokens(request: HttpRequest) -> HttpResponse:
     access.require(request, READ)
     user = request.user
     if not user.is_authenticated:
-        raise PermissionDenied("Sign in first.")
+        raise PermissionDenied(_("Sign in first."))
     typed = {name: request.POST.get(name, "") for name in ("name", "role", "days", "owner")}
     made, refused, status = None, "", 200
     if request.method == "POST":
         try:
             days = whole_number(typed["days"].strip())
             if days is None:
-                raise Usage(f"token: {typed['days'][:40]!r} is no number of days")
+                raise Usage(_("token: %(days)s is no number of days") % {"days": repr(typed["days"][:40])})
             made = acting.add(
                 Actor(user), name=typed["name"], role=typed["role"], days=days, owner=typed["owner"].strip()
             )
@@ -63,13 +64,13 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
     access.require(request, READ)
     user = request.user
     if not user.is_authenticated:
-        raise PermissionDenied("Sign in first.")
+        raise PermissionDenied(_("Sign in first."))
     try:
         token = acting.revoke(Actor(user), pk)
     except Refused as refusal:
         messages.error(request, str(refusal))
     else:
-        messages.success(request, f"Revoked: no call with {token.start}… is answered any more.")
+        messages.success(request, _("Revoked: no call with %(start)s… is answered any more.") % {"start": token.start})
     response = HttpResponseRedirect(reverse("tokens"))
     response.status_code = 303
     return response

@@ -22,14 +22,17 @@ from relays.core.pointers import Kind, Verdict
 from relays.core.promotion import Outcome as PromotionOutcome
 from relays.core.residency import FaultOutcome
 from relays.core.shadow import Provenance
-from relays.core.vocabulary import TOKENS, Cause, Mode
-from relays.models import GateState, LegState, RelayStatus
+from relays.core.vocabulary import TOKENS, Category, Cause, Mode
+from relays.models import GateState, Import, LegState, RelayStatus
+from relays.reports.relay import TABS
+from relays.reports.roles import TOKEN_ROLES
 from relays.templatetags.words import VERDICTS
 
 #: closed sets of words that pages show as they stand in the tables
 SETS = (
     Cause, Mode, GateState, LegState, RelayStatus, Verdict, Kind, Step, Truth, Reconciliation, Action, Source,
-    AdvisoryOutcome, PromotionOutcome, FaultOutcome, Provenance,
+    AdvisoryOutcome, PromotionOutcome, FaultOutcome, Provenance, Import.Status, Category, TABS, TOKEN_ROLES,
+    ("cheaper", "dearer", "auto", "manual", "stands", "revoked", "expired"),
 )  # fmt: skip
 #: never read for texts: what is not ours, not shown, or made
 IGNORED = ["tests/*", "static/*", "var/*", ".venv/*", "relays/migrations/*"]

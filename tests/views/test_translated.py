@@ -1,0 +1,197 @@
+"""Every text of every page is translatable: in a language made of the catalog, nothing but data is left of English.
+
+Issue: "all texts translatable (English first)". The language wraps each text in ⟦ ⟧ and writes numbers as German does,
+so a text that no catalog has, and a number that a drawing needs as it is, both show.
+"""
+
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from gettext import GNUTranslations
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+from django.utils import translation
+from django.utils.translation import trans_real
+
+from tests.whole_house import World, build, patterns
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.django_db,
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(shutil.which("xgettext") is None, reason="left out: gettext was not found; install it"),
+]
+MADE_UP = "de"
+#: whose content is data: as it was written by an agent, a program or a person, or a name of the product's own
+DATA = {"mono", "sha", "json", "diff", "secret", "tok", "who", "brand", "data", "ev"}
+TAGS = {"code", "pre", "kbd", "script", "style", "time"}
+TOLD = ("aria-label", "title", "placeholder", "alt", "data-l")
+#: signs and units that are the same everywhere
+SIGNS = re.compile(r"\b(min|UTC|CSV|API|OpenAPI|SHA|MB|KB|bytes?|Relaysite|relaysite|Enter|Esc)\b")
+WORD = re.compile(r"[^\W\d_]{2,}")
+
+
+class Texts(HTMLParser):
+    """What a person reads of a page outside the brackets and outside data, with the element it stands in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inside: list[tuple[str, bool]] = []
+        self.depth = 0
+        self.found: list[tuple[str, str]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        told = dict(attrs)
+        data = tag in TAGS or bool(DATA & set((told.get("class") or "").split())) or "data-data" in told
+        if tag == "option" and told.get("value") is None:
+            data = True  # its text is its value
+        above = self.inside[-1][1] if self.inside else False
+        for name in TOLD:
+            text = told.get(name) or ""
+            if not (data or above):
+                self.outside(re.sub("⟦[^⟦⟧]*(?:⟦[^⟦⟧]*⟧[^⟦⟧]*)*⟧", "", text), f"<{tag} {name}>")
+        if tag not in {"meta", "link", "input", "br", "hr", "img", "use", "path", "line", "rect"}:
+            self.inside.append((tag, data or above))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Parts of drawings: they hold no text."""
+
+    def handle_endtag(self, tag: str) -> None:
+        while self.inside and self.inside.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        outside = ""
+        for char in data:
+            self.depth += (char == "⟦") - (char == "⟧")
+            outside += char if self.depth == 0 and char != "⟧" else " "
+        if self.inside and not self.inside[-1][1]:
+            self.outside(outside, f"<{self.inside[-1][0]}>")
+
+    def outside(self, text: str, where: str) -> None:
+        if WORD.search(SIGNS.sub("", text)):
+            self.found.append((where, " ".join(text.split())))
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The collected texts as a language of their own."""
+    from django.conf import settings
+
+    folder = tmp_path_factory.mktemp("locale")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settings, "LOCALE_PATHS", [folder])
+        patch.setattr(settings, "LANGUAGES", [("en", "English"), (MADE_UP, "⟦ ⟧")])
+        call_command("makemessages", locale=[MADE_UP], verbosity=0)
+        place = folder / MADE_UP / "LC_MESSAGES"
+        english = subprocess.run(["msgen", str(place / "django.po")], capture_output=True, check=True).stdout
+        plain = place / "english.mo"
+        subprocess.run(["msgfmt", "--use-fuzzy", "-o", str(plain), "-"], input=english, check=True)
+        with plain.open("rb") as file:
+            _write(place / "django.mo", GNUTranslations(file)._catalog)  # type: ignore[attr-defined]
+        _forget()
+        yield folder
+    _forget()
+
+
+def _forget() -> None:
+    trans_real._translations = {}
+    trans_real._default = None
+    trans_real.get_languages.cache_clear()
+    trans_real._get_supported_language_variant.cache_clear()
+    trans_real.translation_catalog_exists.cache_clear()
+
+
+def _write(path: Path, english: dict[object, str]) -> None:
+    """A compiled catalog in which every text stands in brackets."""
+    texts: dict[str, str] = {
+        "": "Content-Type: text/plain; charset=UTF-8\nPlural-Forms: nplurals=2; plural=(n != 1);\n"
+    }
+    for key, text in english.items():
+        if isinstance(key, str) and key:
+            texts[key] = f"⟦{text}⟧"
+        elif isinstance(key, tuple) and key[1] == 0:
+            many = english[(key[0], 1)]
+            texts[f"{key[0]}\0{many}"] = f"⟦{text}⟧\0⟦{many}⟧"
+    keys = sorted(texts, key=lambda one: one.encode())
+    ids = b"".join(key.encode() + b"\0" for key in keys)
+    strings = b"".join(texts[key].encode() + b"\0" for key in keys)
+    tables, at = [b"", b""], [28 + 16 * len(keys), 28 + 16 * len(keys) + len(ids)]
+    for key in keys:
+        for which, text in enumerate((key, texts[key])):
+            size = len(text.encode())
+            tables[which] += struct.pack("<II", size, at[which])
+            at[which] += size + 1
+    head = struct.pack("<Iiiiiii", 0x950412DE, 0, len(keys), 28, 28 + 8 * len(keys), 0, 0)
+    path.write_bytes(head + tables[0] + tables[1] + ids + strings)
+
+
+def test_nothing_but_data_is_left_of_english(catalog: Path, tmp_path: Path) -> None:
+    world = build(tmp_path)
+    left: list[str] = []
+    seen = 0
+    for role in ("admin", "manager", ""):
+        client = Client(headers={"accept-language": MADE_UP})
+        if role:
+            client.force_login(world.users[role])
+        for name, words, route in patterns():
+            if (
+                route.startswith("/api/")
+                or name in {"live", "sign_out"}
+                or (not role and not name.startswith("sign_in"))
+            ):
+                continue
+            answer = client.get(world.address(name, words))
+            if not answer.headers.get("Content-Type", "").startswith("text/html") or answer.streaming:
+                continue
+            html = answer.content.decode()
+            if answer.status_code == 200:
+                seen += 1
+                assert f'<html lang="{MADE_UP}"' in html and "⟦" in html, name
+            left += [f"{name}: {where} {text[:120]}" for where, text in read(html, world)]
+    assert seen >= 20
+    assert left == [], "\n".join(sorted(set(left)))
+
+
+def read(html: str, world: World) -> list[tuple[str, str]]:
+    """The texts of a page that are neither translated nor data."""
+    for data in known(world):
+        html = html.replace(data, "")
+    texts = Texts()
+    texts.feed(html)
+    return texts.found
+
+
+def known(world: World) -> list[str]:
+    """Data of the house that pages show as running text: names and objectives."""
+    from relays.models import Relay, Session
+
+    found = {user.username for user in world.users.values()}
+    for relay in Relay.objects.select_related("owner"):
+        found |= {
+            relay.objective,
+            relay.pk,
+            relay.owner.username,
+            relay.repo,
+            relay.branch,
+            relay.agent,
+            relay.done_when,
+        }
+    for session in Session.objects.all():
+        found |= {session.agent, session.sid, session.sid[:13], *map(str, session.model_names)}
+        found |= {Path(session.cwd).name, session.branch}
+    found |= {"acme/orders", "scripted-1", "repo"}
+    return sorted((one for one in found if len(one) > 1), key=len, reverse=True)
+
+
+def test_the_language_is_the_catalogs(catalog: Path) -> None:
+    with translation.override(MADE_UP):
+        assert translation.gettext("Sign in") == "⟦Sign in⟧"
+        assert translation.ngettext("%(number)s rotation", "%(number)s rotations", 2) == "⟦%(number)s rotations⟧"
+        assert translation.gettext("a soft mark was crossed") == "⟦a soft mark was crossed⟧", "of the rules' own table"
