@@ -27,7 +27,7 @@ class AgentArgError(ValueError):
 class LegContext:
     """One leg, as its adapter sees it. `baton_path` is "" for leg 0; tokens are counts; all paths are absolute.
 
-    `facts`: pointers to what people pinned and stated for every leg.
+    `facts`: pointers to what people pinned and stated for every leg. `seed_path`: the file with the leg's seed.
     """
 
     relay_id: str
@@ -45,6 +45,7 @@ class LegContext:
     marker: str
     args: Mapping[str, str] = field(default_factory=dict)
     facts: tuple[str, ...] = ()
+    seed_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ def environment(ctx: LegContext, names: Iterable[str] = (), source: Mapping[str,
         RELAY_ID=ctx.relay_id,
         RELAY_LEG=str(ctx.leg),
         RELAY_BATON=ctx.baton_path,
+        RELAY_SEED=ctx.seed_path,
         RELAY_SOCKET=ctx.socket_path,
         RELAY_TOKEN=ctx.token,
         RELAY_TOOL=tool("agent"),

@@ -1,10 +1,18 @@
 """The agents that can run a leg, by name."""
 
 from relays.agents.base import Adapter
+from relays.agents.bridged import BridgedAdapter
 from relays.agents.command import CommandAdapter
 from relays.agents.scripted import ScriptedAdapter
 
-_ADAPTERS: dict[str, Adapter] = {one.name: one for one in (CommandAdapter(), ScriptedAdapter())}
+_ADAPTERS: dict[str, Adapter] = {
+    one.name: one
+    for one in (
+        CommandAdapter(),
+        ScriptedAdapter(),
+        BridgedAdapter("claude-code", "claude_code", {"max_turns": ""}, keeps=("CLAUDE_CONFIG_DIR",)),
+    )
+}
 
 
 class UnknownAgent(LookupError):

@@ -104,6 +104,12 @@ class Retry(Payload):
     retry_in_ms: Annotated[int, Field(ge=0, le=WAIT_MAX)] | None = None
 
 
+class Compacted(Payload):
+    """Ours: the program shortened its window by itself, or would have. A bounded leg never does: it ran too long."""
+
+    tokens_before: Tokens | None = None
+
+
 class Fact(Payload):
     """A load-bearing fact. A class left out is an unknown class, which is load-bearing; no backing refuses the gate."""
 
@@ -205,6 +211,7 @@ SCHEMAS: Final[Mapping[str, type[Payload]]] = {
     "tool_ended": ToolEnded,
     "usage": Usage,
     "retry": Retry,
+    "compacted": Compacted,
     "fact": Fact,
     "decision": Declared,
     "open_question": Declared,

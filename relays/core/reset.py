@@ -18,11 +18,15 @@ from relays.core.pointers import PointerError, parse_pointer
 PREAMBLE: Final = (
     "You are one leg of a relay. The goal and the baton below are all that was handed to you; there is no transcript "
     "and no summary. Check every pointer against the durable store before you rely on it: the query tool has orient "
-    "and recall for that, and fact, decision, next_action and externalized to declare with. Do the baton's next "
-    "action. Put everything that the next leg needs into a commit, an issue, a ledger row, a memory file or a tracked "
-    "file, and declare it. At a boundary name exactly one next action.\n"
+    "and recall for that, and fact, decision, next_action and externalized to declare with. It is the MCP server "
+    "named relay; without it, the command line in RELAY_TOOL with a verb behind it. Do the baton's next action; "
+    "without a baton, ask orient first. Put everything that the next leg needs into a commit, an issue, a ledger row, "
+    "a memory file or a tracked file, and declare it. Told RELAY_ARMED, begin nothing new: finish, commit, name "
+    "exactly one next_action, and say externalized last, because every later tool call takes it back.\n"
 )
 
+#: of a whole seed, in bytes; what is larger would be no small baton any more
+SEED_BYTES: Final = 128 * 1024
 FACTS_MAX: Final = 64
 
 
@@ -60,7 +64,8 @@ def seed(preamble: str, pin: Pin, baton: bytes, user_facts: Sequence[str] = (), 
     """Make a leg's seed. `baton`: canonical bytes, b"" for leg 0. `user_facts`: bare pointers `kind:ref`.
 
     Raises SeedError for a preamble that is not PREAMBLE, a pin that does not verify, bytes that are not a canonical
-    baton with that pin, a fact that is not a bare pointer, and for any other part that is offered by name.
+    baton with that pin, a fact that is not a bare pointer, more than SEED_BYTES in all, and for any other part that is
+    offered by name. The preamble and the pin come first: the same bytes for every leg of a relay, so that they cache.
     """
     for name in other:
         raise SeedError(name[:80], "a seed has no such part")
@@ -77,6 +82,8 @@ def seed(preamble: str, pin: Pin, baton: bytes, user_facts: Sequence[str] = (), 
         *(("user_fact", f"{fact}\n".encode(), fact) for fact in facts),
     ]
     whole = b"\n".join(part for _, part, _ in parts)
+    if len(whole) > SEED_BYTES:
+        raise SeedError("seed", f"{len(whole)} bytes, more than {SEED_BYTES}")
     return Seed(
         whole,
         sha256(whole).hexdigest(),

@@ -11,11 +11,15 @@ from relays.agents.base import LegContext
 from relays.agents.channel import Channel
 from relays.agents.outliving import OutlivingAgent
 from relays.agents.process import AgentProcess
+from relays.core import reset
+from relays.core.baton import read
 from relays.driver import unheard, userfacts
 from relays.driver.claim import Claim
 from relays.driver.places import leg_folder
 from relays.driver.prepare import Ready
 from relays.models import Leg, Relay
+
+SEED = "seed.txt"  # in the leg's folder: what its agent began with
 
 
 def outlives(relay: Relay) -> bool:
@@ -32,6 +36,7 @@ def launch(relay: Relay, leg: Leg, claim: Claim, ready: Ready, channel: Channel)
     Raises AgentArgError, LaunchError, ChannelError or OSError, and LostClaim.
     """
     folder = leg_folder(relay.pk, leg.number)
+    facts = userfacts.pointers(relay.pk)
     token, marker = secrets.token_urlsafe(24), f"{relay.pk}.{leg.number}.{secrets.token_hex(8)}"
     wanted = registry.adapter(relay.agent).launch(
         LegContext(
@@ -49,7 +54,8 @@ def launch(relay: Relay, leg: Leg, claim: Claim, ready: Ready, channel: Channel)
             token=token,
             marker=marker,
             args=relay.agent_args,
-            facts=userfacts.pointers(relay.pk),
+            facts=facts,
+            seed_path=_seed_file(relay, ready, facts, folder),
         )
     )
     # the marker is stored before the process exists: whoever finds this leg later finds its strays
@@ -78,6 +84,27 @@ def launch(relay: Relay, leg: Leg, claim: Claim, ready: Ready, channel: Channel)
         raise
     leg.refresh_from_db()
     return agent
+
+
+def _seed_file(relay: Relay, ready: Ready, facts: tuple[str, ...], folder: Path) -> str:
+    """The leg's seed as a file of its own: constant preamble, pin, baton, pointers, and nothing else.
+
+    Raises LaunchError where anything else would get into it.
+    """
+    baton = Path(ready.baton_path).read_bytes() if ready.baton_path else b""
+    carried = read(baton).baton if baton else None
+    try:
+        made = reset.seed(
+            preamble=reset.PREAMBLE,
+            pin=carried.objective if carried else relay.pin,
+            baton=baton,
+            user_facts=facts,
+        )
+    except reset.SeedError as error:
+        raise process.LaunchError(f"no seed can be made: {error}") from error
+    path = folder / SEED
+    path.write_bytes(made.bytes)
+    return str(path)
 
 
 def find(relay: Relay, leg: Leg) -> tuple[OutlivingAgent, str] | None:

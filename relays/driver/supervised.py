@@ -71,6 +71,7 @@ class Supervised:
         self.back_off = BackOff(self.relay, leg, claim, self.view)
         self.window = Window(leg, claim)
         self.asked = True  # a boundary was asked since the last main call: the program can be held
+        self.passed = True  # the last main call was let through at a boundary
         self.last_event = time.monotonic()
         self.waiting_since: float | None = None  # no further model call, but tools still run
         self.waiting_for = Cause.CEILING

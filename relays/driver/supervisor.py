@@ -256,6 +256,7 @@ class Supervisor(Supervised):
             return ""
         now = timezone.now()
         event = replace(said, at=said.at or now)
+        begins = event.payload.get("message_id") not in self.view.calls  # of a usage: said again, it is the same call
         if not self.ingest.take(event, now):
             if event.kind == "boundary" and self.ingest.refused:
                 return self._malformed_boundary()  # its number was used before, or lies too far ahead
@@ -268,12 +269,17 @@ class Supervisor(Supervised):
         if self.view.trouble == Trouble.SIGN_IN and (self.relay.mode == Mode.ENFORCE or self.leg.drain_reason):
             self.ingest.flush(now)
             return self._end(Cause.SIGN_IN)
+        if event.kind == "compacted" and (self.relay.mode == Mode.ENFORCE or self.leg.drain_reason):
+            # "treat any compact_boundary as a leg that ran too long"
+            self.ingest.flush(now)
+            return self._end(Cause.OVERRUN)
         if event.kind == "usage" and event.payload.get("chain") == "main":
             self.window.heard(self.view.model, self.policy)
-            if self.view.resident > self.leg.ceiling_tokens and not self.asked and self.relay.mode == Mode.ENFORCE:
+            if begins:
+                self.passed, self.asked = self.asked, False
+            if self.view.resident > self.leg.ceiling_tokens and not self.passed and self.relay.mode == Mode.ENFORCE:
                 self.ingest.flush(now)
                 return self._end(Cause.OVERRUN)
-            self.asked = False
         if event.kind == "tool_asked":
             self._tool_asked(line, event.payload, now)
         if event.kind == "boundary":

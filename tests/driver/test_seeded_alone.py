@@ -40,7 +40,10 @@ def test_a_recap_that_is_planted_into_a_rotation_is_refused_and_no_leg_begins_wi
 ) -> None:
     relay = course(**player(WORKS))
     real = reset.seed
-    monkeypatch.setattr(reset, "seed", PLANTED[where](real))
+    planted = PLANTED[where](real)
+    monkeypatch.setattr(
+        reset, "seed", lambda *args, **values: (planted if values["baton"] else real)(*args, **values)
+    )  # leg 0 has no baton: it starts as it is
     with pytest.raises(reset.SeedError):
         relay.step()
     assert not ResetTransaction.objects.exists() and not Baton.objects.exists(), "the whole rotation is undone"
@@ -55,7 +58,8 @@ def test_what_an_agent_said_is_in_no_byte_that_the_next_leg_is_given(course: Sta
     out = tmp_path / "given.json"
     dump = (
         "import json, os, pathlib; baton = pathlib.Path(os.environ['RELAY_BATON']).read_text();"
-        f"pathlib.Path({str(out)!r}).write_text(json.dumps([dict(os.environ), baton]))"
+        "seed = pathlib.Path(os.environ['RELAY_SEED']).read_text();"
+        f"pathlib.Path({str(out)!r}).write_text(json.dumps([dict(os.environ), baton, seed]))"
     )
     said = [
         *commit("work-0.txt"),
@@ -70,14 +74,15 @@ def test_what_an_agent_said_is_in_no_byte_that_the_next_leg_is_given(course: Sta
         agent_args={"argv": json.dumps([sys.executable, "-S", "-c", dump])}
     )
     relay.step()
-    env, baton = json.loads(out.read_text())
+    env, baton, given = json.loads(out.read_text())
     assert RECAP not in json.dumps(env) and RECAP not in baton
     row = Baton.objects.get(relay=relay.pk, current=True)
     seed = reset.seed(reset.PREAMBLE, relay.relay.pin, row.text.encode(), userfacts.pointers(relay.pk))
     assert RECAP.encode() not in seed.bytes and baton == row.text
+    assert given.encode() == seed.bytes, "what the program is given is what the record has the digest of"
     assert ResetTransaction.objects.get().seed_digest == seed.digest
     assert {name for name in env if name.startswith("RELAY_")} == {
-        *("RELAY_ID", "RELAY_LEG", "RELAY_BATON", "RELAY_SOCKET", "RELAY_TOKEN", "RELAY_MARKER"),
+        *("RELAY_ID", "RELAY_LEG", "RELAY_BATON", "RELAY_SEED", "RELAY_SOCKET", "RELAY_TOKEN", "RELAY_MARKER"),
         *("RELAY_TOOL", "RELAY_MCP"),
         *("RELAY_OBJECTIVE", "RELAY_DONE_WHEN", "RELAY_NEXT_ACTION", "RELAY_FACTS"),
         *("RELAY_WINDOW_TOKENS", "RELAY_CEILING_TOKENS"),
