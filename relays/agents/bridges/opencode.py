@@ -13,12 +13,13 @@ import re
 import secrets
 import shlex
 import signal
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from relays.agents import outages
-from relays.agents.bridges.bridge import STOPPED, Bridge, HookCall
+from relays.agents.bridges.bridge import Bridge, HookCall
 from relays.agents.bridges.line import count, cut
 from relays.agents.bridges.opencode_server import Events, Server, ServerError
 
@@ -88,6 +89,7 @@ class OpenCode(Bridge):
         self._waiting: list[tuple[str, bool, int]] = []  # ends of tools whose step's figures are still to come
         self._todos: dict[str, str] = {}
         self._trouble = ""
+        self._compacted = False
 
     # --- start and end
 
@@ -151,7 +153,8 @@ class OpenCode(Bridge):
             self.after(2.0, lambda: self.strike(signal.SIGKILL))
 
     def _prompt(self, text: str) -> None:
-        assert self.server is not None
+        if self.server is None:
+            raise ServerError("the server does not listen yet")
         self.running, self.begun, self.asked = True, self.held is not None, self.held is None
         body = {"parts": [{"type": "text", "text": text}]}
         self.server.post(f"/session/{self.session}/prompt_async", body)
@@ -164,11 +167,15 @@ class OpenCode(Bridge):
         if self.stopping or self.outcome is not None:
             return  # never answered: nothing passes any more
         if call.name == "tool":
+            if said.get("session") == self.session:
+                self.tool_started(str(said.get("id")), str(said.get("tool")))
             self.ask_tool(str(said.get("id")), str(said.get("tool")), lambda told: self._tool_may(call, told))
         elif call.name != "model" or said.get("session") != self.session or said.get("agent") in _ASIDE:
             call.answer({})
         elif said.get("agent") == "compaction":
             self._compacts()
+            self.held = call
+            self.boundary(self._told)
         elif said.get("fresh") is not True:
             call.answer({})  # the same request once more
         else:
@@ -328,10 +335,10 @@ class OpenCode(Bridge):
         if status.get("type") != "retry" or self.stopping:
             return
         words = str(status.get("message"))
-        due, at = status.get("next"), self.milliseconds()
-        wait = float(due) - at if isinstance(due, (int, float)) and not isinstance(due, bool) else None
+        due = status.get("next")
+        wait = max(0.0, due - time.time() * 1000) if isinstance(due, (int, float)) else None
         # it only says so where it tries again: what the words do not tell is a service that does not answer
-        self.retry(outages.trouble(None, words) or outages.OVERLOAD, None if wait is None else max(0.0, wait))
+        self.retry(outages.trouble(None, words) or outages.OVERLOAD, wait)
 
     def _failed(self, error: Mapping[str, Any]) -> None:
         """The turn came to an error that it does not try again; its end follows."""
@@ -358,13 +365,10 @@ class OpenCode(Bridge):
         self.boundary(self._told_at_end, final=True)
 
     def _compacts(self) -> None:
-        """A leg that compacts has run too long: it ends here, and no further call passes."""
-        raise NotImplementedError
-
-    def milliseconds(self) -> float:
-        import time
-
-        return time.time() * 1000
+        """A leg that compacts has run too long."""
+        if not self._compacted:
+            self._compacted = True
+            self.line.send("compacted")
 
 
 def _table(value: object) -> dict[str, Any]:

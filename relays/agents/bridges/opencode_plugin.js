@@ -12,9 +12,9 @@ const ask = (name, said) =>
   new Promise((resolve, reject) => {
     let heard = ""
     const gone = () => (heard.endsWith("\n") ? resolve(JSON.parse(heard.trim() || "{}")) : reject(new Error("the driver of this leg is gone")))
-    const way = net.createConnection({ path: WAY, allowHalfOpen: true })
+    const way = net.createConnection({ path: WAY })
     way.setEncoding("utf8")
-    way.on("connect", () => way.end(name + "\n" + JSON.stringify(said)))
+    way.on("connect", () => way.write(name + "\n" + JSON.stringify(said) + "\0"))
     way.on("data", (data) => {
       heard += data
     })
