@@ -52,7 +52,7 @@ def configuration(model: str, plugin: str, mcp: str, relay: Mapping[str, str]) -
 
 def buckets(tokens: Mapping[str, Any]) -> dict[str, int]:
     """A step's figures in our buckets: `input` is without what is cached, and reasoning belongs to the output."""
-    cache = tokens.get("cache") if isinstance(tokens.get("cache"), dict) else {}
+    cache = _table(tokens.get("cache"))
     read, written = count(cache.get("read")), count(cache.get("write"))
     plain, output, thought = (count(tokens.get(name)) for name in ("input", "output", "reasoning"))
     total = tokens.get("total")
@@ -97,7 +97,7 @@ class OpenCode(Bridge):
         plugin = self.folder / "relay.js"
         way = self.hook_command()[-1]
         plugin.write_text(PLUGIN.read_text(encoding="utf-8").replace('"@WAY@"', json.dumps(way)), encoding="utf-8")
-        mine = {name: self.env[name] for name in ("RELAY_SOCKET", "RELAY_TOKEN", "RELAY_MARKER") if name in self.env}
+        mine = {str(name): self.env[name] for name in ("RELAY_SOCKET", "RELAY_TOKEN") if name in self.env}
         env = self.own_environment()
         env.update(
             OPENCODE_CONFIG_CONTENT=json.dumps(
@@ -230,12 +230,12 @@ class OpenCode(Bridge):
 
     def _read_events(self) -> None:
         events = self.events
-        if events is None or events.closed:
+        if events is None or events.over():
             return
         fd = events.fileno()
         for event in events.read():
             self.happened(event)
-        if events.closed:
+        if events.over():
             self.forget(fd)
             if not self.stopping and self.outcome is None:
                 self.complain("the stream of its events was cut")

@@ -68,20 +68,24 @@ class Server:
 
 
 class Events:
-    """Server-sent events, as far as they have come. `closed` once no more can come."""
+    """Server-sent events, as far as they have come."""
 
     def __init__(self, way: socket.socket | None, first: bytes = b"", *, chunked: bool = True) -> None:
         self._way, self._chunked = way, chunked
         self._raw, self._text = bytearray(first), bytearray()
         self._left = 0  # bytes of the chunk that is being read, with the line end behind it
-        self.closed = way is None
+        self._over = way is None
 
     def fileno(self) -> int:
         return -1 if self._way is None else self._way.fileno()
 
+    def over(self) -> bool:
+        """Whether no more can come."""
+        return self._over
+
     def read(self) -> list[dict[str, Any]]:
         """All whole events that can be read now without waiting."""
-        while not self.closed and self._way is not None:
+        while not self._over and self._way is not None:
             try:
                 data = self._way.recv(1 << 16)
             except BlockingIOError:
@@ -115,7 +119,7 @@ class Events:
         return found
 
     def close(self) -> None:
-        self.closed = True
+        self._over = True
         if self._way is not None:
             self._way.close()
 
