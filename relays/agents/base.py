@@ -28,6 +28,7 @@ class LegContext:
     """One leg, as its adapter sees it. `baton_path` is "" for leg 0; tokens are counts; all paths are absolute.
 
     `facts`: pointers to what people pinned and stated for every leg. `seed_path`: the file with the leg's seed.
+    `bounded`: the leg is held at its ceiling (mode enforce), so that its program needs no compaction of its own.
     """
 
     relay_id: str
@@ -46,6 +47,7 @@ class LegContext:
     args: Mapping[str, str] = field(default_factory=dict)
     facts: tuple[str, ...] = ()
     seed_path: str = ""
+    bounded: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class BridgedAdapter:
         folder = Path(ctx.log_dir) / self.name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         flags = {key: value for key, value in ctx.args.items() if key not in ("program", "env")}
-        given_args = {**flags, "program": program, "folder": str(folder)}
+        given_args = {**flags, "program": program, "folder": str(folder), "bounded": str(int(ctx.bounded))}
         return Launch(
             # by its file and isolated: the repository it works in cannot put modules of its own before ours
             (

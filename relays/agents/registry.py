@@ -10,7 +10,8 @@ _ADAPTERS: dict[str, Adapter] = {
     for one in (
         CommandAdapter(),
         ScriptedAdapter(),
-        BridgedAdapter("claude-code", "claude_code", {"max_turns": ""}, keeps=("CLAUDE_CONFIG_DIR",)),
+        BridgedAdapter("claude-code", "claude_code", {"config": "own user"}, keeps=("CLAUDE_CONFIG_DIR",)),
+        BridgedAdapter("opencode", "opencode", keeps=("XDG_CONFIG_HOME", "XDG_DATA_HOME", "OPENCODE_CONFIG")),
     )
 }
 

@@ -13,6 +13,7 @@ from relays.agents.outliving import OutlivingAgent
 from relays.agents.process import AgentProcess
 from relays.core import reset
 from relays.core.baton import read
+from relays.core.vocabulary import Mode
 from relays.driver import unheard, userfacts
 from relays.driver.claim import Claim
 from relays.driver.places import leg_folder
@@ -56,6 +57,7 @@ def launch(relay: Relay, leg: Leg, claim: Claim, ready: Ready, channel: Channel)
             args=relay.agent_args,
             facts=facts,
             seed_path=_seed_file(relay, ready, facts, folder),
+            bounded=relay.mode == Mode.ENFORCE,
         )
     )
     # the marker is stored before the process exists: whoever finds this leg later finds its strays

@@ -29,6 +29,7 @@ WHOLE = {
     "tool_ended": {"id": "t1", "ok": True, "result_tokens": 10},
     "usage": USAGE,
     "retry": {"cause": "overload", "retry_in_ms": 5000},
+    "compacted": {"tokens_before": 167_000},
     "fact": {"label": "the port is 8001", "class": "durable", "backing": "file:notes.md"},
     "decision": {"label": "use sqlite", "pointer": "ledger:r1"},
     "open_question": {"label": "which port?"},

@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import selectors
+import shlex
 import signal
 import socket
 import subprocess
@@ -70,6 +71,7 @@ class Bridge:
         self.env = dict(os.environ if env is None else env)
         self.program, self.folder = args["program"], Path(args["folder"])
         self.model = args.get("model", "")
+        self.bounded = args.get("bounded", "1") == "1"  # held at its ceiling: no compaction is needed
         self.line = Line()
         self.in_flight: dict[str, str] = {}
         self.stopping = False
@@ -134,6 +136,11 @@ class Bridge:
         wait = {} if milliseconds is None else {"retry_in_ms": min(count(milliseconds), 86_400_000)}
         self.line.send("retry", cause=cause, **wait)
 
+    def compacted(self, tokens_before: object = None) -> None:
+        """The program shortened its window by itself, or was kept from it: the leg ran too long."""
+        more = {} if tokens_before is None else {"tokens_before": count(tokens_before)}
+        self.line.send("compacted", **more)
+
     def todo(self, key: str, is_open: bool, label: str = "") -> None:
         more = {"label": cut(label)} if label else {}
         self.line.send("todo", id=cut(key), open=is_open, **more)
@@ -164,6 +171,18 @@ class Bridge:
     def seed(self) -> str:
         """What the leg begins with, as it was made for it."""
         return Path(self.env["RELAY_SEED"]).read_text(encoding="utf-8")
+
+    def mcp_argv(self) -> list[str]:
+        """The query tool as an MCP server over stdio; it needs RELAY_SOCKET and RELAY_TOKEN, and nothing else."""
+        return shlex.split(self.env["RELAY_MCP"])
+
+    def own_file(self, name: str, text: str) -> str:
+        """The path of a file of this leg alone, which the program is pointed at instead of the user's own."""
+        path = self.folder / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        path.chmod(0o600)
+        return str(path)
 
     def own_environment(self) -> dict[str, str]:
         """Ours, which was made by the allowlist, for the program and so for its tools."""
@@ -260,10 +279,11 @@ class Bridge:
         except OSError:
             data = b""
         arriving.held += data
-        if data and len(arriving.held) < LINE_BYTES:
+        # a call ends with its sender's half of the way, or with a NUL where that half cannot be closed alone
+        if data and not arriving.held.endswith(b"\0") and len(arriving.held) < LINE_BYTES:
             return
         self.forget(arriving.way.fileno())
-        name, _, body = bytes(arriving.held).partition(b"\n")
+        name, _, body = bytes(arriving.held).rstrip(b"\0").partition(b"\n")
         try:
             said = json.loads(body)
         except (ValueError, RecursionError):
