@@ -309,12 +309,13 @@ def test_reasoning_is_counted_once(tokens: dict[str, Any], output: int) -> None:
 
 
 def test_our_configuration_comes_on_top_and_asks_nobody() -> None:
-    made = configuration("", "/leg/relay.js", "/venv/bin/python '/a b/manage.py' relay mcp", {"RELAY_TOKEN": "t"})
+    made = configuration("", "/leg/relay.js", ["/venv/bin/python", "/a b/manage.py", "relay", "mcp"])
     assert "model" not in made and made["compaction"] == {"auto": False}
     assert made["permission"] == {"*": "allow", "question": "deny"}
-    mcp = made["mcp"]["relay"]  # type: ignore[index]
-    assert mcp["command"] == ["/venv/bin/python", "/a b/manage.py", "relay", "mcp"]
-    assert configuration("a/b", "p", "", {})["model"] == "a/b" and "mcp" not in configuration("a/b", "p", "", {})
+    assert made["mcp"]["relay"]["command"] == ["/venv/bin/python", "/a b/manage.py", "relay", "mcp"]  # type: ignore[index]
+    watched = configuration("a/b", "p", [], bounded=False)
+    assert watched["model"] == "a/b" and "mcp" not in watched
+    assert "compaction" not in watched, "whoever only watches changes nothing"
 
 
 @pytest.mark.parametrize("cut", range(1, 40, 3))

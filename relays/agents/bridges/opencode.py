@@ -11,10 +11,9 @@ written: ours comes on top of it by `OPENCODE_CONFIG_CONTENT`.
 import json
 import re
 import secrets
-import shlex
 import signal
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,20 +32,22 @@ _ENDED: Final = ("completed", "error")
 _ABORTING: Final = 0.3  # seconds that an abort has before the server is ended
 
 
-def configuration(model: str, plugin: str, mcp: str, relay: Mapping[str, str]) -> dict[str, object]:
-    """What stands on top of the user's configuration for this leg. `mcp`: the query tool's command line."""
+def configuration(model: str, plugin: str, mcp: Sequence[str], *, bounded: bool = True) -> dict[str, object]:
+    """What stands on top of the user's configuration for this leg. `mcp`: the query tool's command line.
+
+    `bounded`: the leg is ended at its ceiling, so that nothing needs to be compacted.
+    """
     made: dict[str, object] = {
         "autoupdate": False,
         "share": "disabled",
-        "compaction": {"auto": False},
         # nobody sits before it: whatever it asked a person would wait for ever
         "permission": {"*": "allow", "question": "deny"},
         "plugin": [f"file://{plugin}"],
     }
-    if mcp:
-        made["mcp"] = {
-            MCP_NAME: {"type": "local", "command": shlex.split(mcp), "environment": dict(relay), "enabled": True}
-        }
+    if mcp:  # it inherits the server's environment, and with it the leg's socket and token
+        made["mcp"] = {MCP_NAME: {"type": "local", "command": list(mcp), "enabled": True}}
+    if bounded:
+        made["compaction"] = {"auto": False}
     return {**made, "model": model} if model else made
 
 
@@ -94,19 +95,17 @@ class OpenCode(Bridge):
     # --- start and end
 
     def start(self) -> None:
-        plugin = self.folder / "relay.js"
-        way = self.hook_command()[-1]
-        plugin.write_text(PLUGIN.read_text(encoding="utf-8").replace('"@WAY@"', json.dumps(way)), encoding="utf-8")
-        mine = {str(name): self.env[name] for name in ("RELAY_SOCKET", "RELAY_TOKEN") if name in self.env}
+        way = json.dumps(self.hook_command()[-1])
+        plugin = self.own_file("relay.js", PLUGIN.read_text(encoding="utf-8").replace('"@WAY@"', way))
+        ours = configuration(self.model, plugin, self.mcp_argv(), bounded=self.bounded)
         env = self.own_environment()
         env.update(
-            OPENCODE_CONFIG_CONTENT=json.dumps(
-                configuration(self.model, str(plugin), self.env.get("RELAY_MCP", ""), mine)
-            ),
+            OPENCODE_CONFIG_CONTENT=json.dumps(ours),
             OPENCODE_SERVER_PASSWORD=self._password,
-            OPENCODE_DISABLE_AUTOCOMPACT="1",
             OPENCODE_DISABLE_AUTOUPDATE="1",
         )
+        if self.bounded:
+            env["OPENCODE_DISABLE_AUTOCOMPACT"] = "1"
         self.spawn([self.program, "serve", "--hostname", "127.0.0.1", "--port", "0"], env)
 
     def said(self, line: bytes) -> None:
@@ -368,7 +367,7 @@ class OpenCode(Bridge):
         """A leg that compacts has run too long."""
         if not self._compacted:
             self._compacted = True
-            self.line.send("compacted")
+            self.compacted()
 
 
 def _table(value: object) -> dict[str, Any]:
