@@ -16,12 +16,13 @@ from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
 from kombu.exceptions import OperationalError as BrokerError
 
-from relays.agents import process
+from relays.agents import process, readiness
 from relays.checks import GIT_LEAST, git_version, network_file_system
 from relays.models import FINAL_STATUSES, Heartbeat, Relay
 from relaysite.celery import app
 
-State = Literal["ok", "warning", "failed"]
+#: absent: it is not there, and only who wants it needs it
+State = Literal["ok", "absent", "warning", "failed"]
 
 PYTHON_LEAST = (3, 11)
 HEARTBEAT_FRESH = timedelta(seconds=30)
@@ -44,7 +45,8 @@ class Finding:
 def examine() -> tuple[Finding, ...]:
     """All checks in a fixed order; none of them raises, one that could not be made has failed with its error."""
     findings: list[Finding] = []
-    for check in (python, git, var, database, sqlite_wal, broker, background, disk, clock, containment, worktrees):
+    looks = (python, git, var, database, sqlite_wal, broker, background, disk, clock, containment, worktrees, agents)
+    for check in looks:
         try:
             findings += check()
         except Exception as error:  # noqa: BLE001 - a doctor that dies of the illness tells nobody about it
@@ -193,6 +195,24 @@ def containment() -> Iterator[Finding]:
     else:
         fix = "allow unprivileged user namespaces, or run as root; until then a process that hides may be left behind"
         yield Finding("containment", "warning", str(kind), fix)
+
+
+def agents() -> Iterator[Finding]:
+    """The agent programs: whether they are there, their versions, and whether a sign-in is in sight; never read."""
+    for one in readiness.everyone():
+        name = f"agent {one.name}"
+        if not one.program:
+            yield Finding(name, "absent", one.needs, one.fix)
+            continue
+        version = one.version or "version unknown"
+        told = version if version == one.measured else f"{version} (measured with {one.measured})"
+        where = f"{told}, {one.program}"
+        if one.needs:
+            yield Finding(name, "warning", f"{where}: {one.needs}", one.fix)
+        elif one.sign_in == "not seen":
+            yield Finding(name, "warning", f"{where}: no sign-in is in sight", one.fix)
+        else:
+            yield Finding(name, "ok", "; ".join(filter(None, (f"{where}: {one.seen}", one.fix))))
 
 
 def worktrees() -> Iterator[Finding]:

@@ -38,10 +38,11 @@ def test_a_machine_that_is_well(cli: Cli) -> None:
     assert names == [
         *["python", "git", "var", "database", *wal, "broker", "worker", "beat"],
         *["disk", "clock", "containment", "worktrees"],
+        *["agent claude-code", "agent codex", "agent gemini", "agent opencode"],
     ]
     for check in done.json["checks"]:
         assert list(check) == ["name", "state", "detail", "fix"]
-        assert check["state"] in {"ok", "warning"}
+        assert check["state"] in {"ok", "absent", "warning"}
         assert bool(check["fix"]) == (check["state"] != "ok")
     assert cli("doctor").out.decode().rstrip().endswith(("warning", "warnings"))
 
@@ -117,3 +118,33 @@ def test_a_check_that_breaks_has_failed(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(doctor.shutil, "disk_usage", broken)
     assert found("disk").state == "failed"
     assert "no such device" in found("disk").detail
+
+
+def test_agent_programs_are_named_with_version_and_sign_in_and_no_content_is_read(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PATH", "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "CLAUDE_CONFIG_DIR", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    home, place = tmp_path / "home", tmp_path / "agents"
+    for package, version in (("opencode-linux-x64/bin/opencode", "1.18.33"), (".bin/claude", "9.0.0")):
+        program = place / "node_modules" / package
+        program.parent.mkdir(parents=True)
+        program.write_text("#!/bin/sh\n")
+        program.chmod(0o755)
+        (program.parent / "package.json").write_text(f'{{"version": "{version}"}}')
+    auth = home / ".local/share/opencode/auth.json"
+    auth.parent.mkdir(parents=True)
+    auth.write_text("no program of ours may read this")
+    auth.chmod(0)
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("RELAY_AGENTS", str(place))
+    assert found("agent codex").state == found("agent gemini").state == "absent"
+    assert "npm install @openai/codex@" in found("agent codex").fix
+    opencode, claude = found("agent opencode"), found("agent claude-code")
+    assert (
+        opencode.state == "ok" and opencode.detail.startswith("1.18.33, ") and "auth.json is there" in opencode.detail
+    )
+    assert claude.state == "warning" and claude.detail.startswith("9.0.0 (measured with 2.1.332), ")
+    assert "no sign-in is in sight" in claude.detail and "--agent-arg env=ANTHROPIC_API_KEY" in claude.fix

@@ -51,7 +51,8 @@ VERBS: dict[str, str] = {
     "budget": "what an owner's relays may cost in a month, and what they cost",
     "backtest": "how well the engine predicts sessions that really compacted",
     "audit": "recompute the chain of decisions",
-    "doctor": "check git, database, broker, worker, beat, disk and clock",
+    "doctor": "check git, database, broker, worker, beat, disk, clock and the agent programs",
+    "hooks": "put our hooks into an agent program's settings, or take them out",
     "layout": "how pages are laid out for a person",
     "token": "make, list or revoke tokens of the API",
     "user": "make a user with a role, or a sign-in link",
@@ -66,7 +67,7 @@ VERBS: dict[str, str] = {
 #: verbs of an agent inside its leg: they know its socket and its token, and nothing of the site
 INSIDE_A_LEG = frozenset({"mcp", "agent"})
 #: verbs that need none, say what is missing, or make it themselves
-WITHOUT_DATABASE = frozenset({"canonical", "doctor", "serve", "simulate"}) | INSIDE_A_LEG
+WITHOUT_DATABASE = frozenset({"canonical", "doctor", "hooks", "serve", "simulate"}) | INSIDE_A_LEG
 #: verbs whose word cannot be a module's name
 MODULES = {"import": "import_sessions"}
 
