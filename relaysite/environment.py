@@ -127,6 +127,23 @@ class Environment:
             roots.append(path)
         return list(dict.fromkeys(roots))
 
+    def notify_urls(self, name: str) -> tuple[str, ...]:
+        """Where the site's own notices go: webhooks (`https://…`) and addresses of Apprise, with blanks between them.
+
+        An address that no service of the allow-list has is malformed; its secrets are never printed.
+        """
+        value = self.text(name)
+        if not value:
+            return ()
+        from relays.core import notify  # only a site that tells somebody pays for reading it here
+
+        for url in value.split():
+            try:
+                notify.parse(url)
+            except notify.AddressError as error:
+                raise ImproperlyConfigured(f"{name}: {error}; mend that address, or unset {name}.") from error
+        return tuple(dict.fromkeys(value.split()))
+
     def database(self, name: str, var: Path) -> dict[str, Any]:
         """`sqlite:////absolute/path`, `sqlite:///path/in/the/project` or `postgres://user:password@host:port/name?option=value`.
 

@@ -22,6 +22,8 @@ SITE_POLICY = env.policy("SITE_POLICY")
 SITE_PRICES = env.prices("SITE_PRICES")
 SESSION_ROOTS = env.session_roots("SESSION_ROOTS")
 KEEP_TRANSCRIPTS = env.boolean("KEEP_TRANSCRIPTS", False)
+NOTIFY_URLS = env.notify_urls("NOTIFY_URLS")
+NOTIFY_PRIVATE = env.boolean("NOTIFY_PRIVATE", False)
 HOOKS_BLOCK_COMPACTION = env.boolean("HOOKS_BLOCK_COMPACTION", False)
 
 INSTALLED_APPS = [
@@ -141,6 +143,9 @@ else:
 CELERY_BEAT_SCHEDULE = {
     "reconcile": {"task": "relays.tasks.reconcile", "schedule": 2.0, "options": {"expires": 4}},
     "costs": {"task": "relays.tasks.costs", "schedule": 5.0, "options": {"expires": 10}},
+    "notices": {"task": "relays.tasks.notices", "schedule": 5.0, "options": {"expires": 10}},
+    "maintenance": {"task": "relays.tasks.maintenance", "schedule": 5.0, "options": {"expires": 10}},
+    "monthly": {"task": "relays.tasks.monthly", "schedule": 3600.0},
     "purge-doorbells": {"task": "relays.tasks.purge_doorbells", "schedule": 3600.0},
     "prune-hooks": {"task": "relays.tasks.prune_hooks", "schedule": 3600.0},
 }

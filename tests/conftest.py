@@ -34,6 +34,8 @@ _SETTINGS = (
     "KEEP_TRANSCRIPTS",
     "HOOKS_BLOCK_COMPACTION",
     "SESSION_ROOTS",
+    "NOTIFY_URLS",
+    "NOTIFY_PRIVATE",
 )
 for _name in _SETTINGS:
     os.environ.pop(_name, None)

@@ -32,8 +32,10 @@ from relays.models import (
     Decision,
     GateEpisode,
     GateState,
+    Notice,
     Relay,
     RelayStatus,
+    owed,
 )
 from relays.reports import approvals
 from relays.reports import gate as gate_report
@@ -296,5 +298,6 @@ def _reopen(actor: Actor, gate: GateEpisode, relay: Relay, comment: str, moment:
         reopened_from=gate,
     )
     keep_step(again.pk, GateState.WAITING, now=moment, by=actor.user, why=f"gate {gate.pk} was reopened")
+    owed.gate_told(again, Notice.Event.GATE_OPENED, again.state, moment)
     bump(topic(relay.pk), RELAYS, INBOX)
     return GateOutcome(again.pk, again.state, decision.seq, 0, budgets.policy_of(relay).approvals)

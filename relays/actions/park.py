@@ -11,9 +11,12 @@ from relays.models import LIVE_STATES, Leg, Relay, RelayStatus, Request
 QUIET = (RelayStatus.READY, RelayStatus.WAITING, RelayStatus.IDLE)
 
 
-def park(actor: Actor, relay_id: str, *, now: bool = False, comment: str = "") -> Outcome:
-    """Park a relay: drain to the next safe point, or (`now`) end its leg at once. Asked twice, it is one decision."""
-    return _end(actor, relay_id, "park", now, comment)
+def park(actor: Actor, relay_id: str, *, now: bool = False, comment: str = "", of: int | None = None) -> Outcome:
+    """Park a relay: drain to the next safe point, or (`now`) end its leg at once. Asked twice, it is one decision.
+
+    `of`: the number of the maintenance that it is part of; the decision says so.
+    """
+    return _end(actor, relay_id, "park", now, comment, of)
 
 
 def stop(actor: Actor, relay_id: str, *, now: bool = False, comment: str = "") -> Outcome:
@@ -24,7 +27,7 @@ def stop(actor: Actor, relay_id: str, *, now: bool = False, comment: str = "") -
     return _end(actor, relay_id, "stop", now, comment)
 
 
-def _end(actor: Actor, relay_id: str, act: str, immediate: bool, comment: str) -> Outcome:
+def _end(actor: Actor, relay_id: str, act: str, immediate: bool, comment: str, of: int | None = None) -> Outcome:
     relay = relay_or_refuse(relay_id)
     need(actor, "operate", f"{act} {relay_id}")
     check_comment(f"{act} {relay_id}", comment)
@@ -49,7 +52,11 @@ def _end(actor: Actor, relay_id: str, act: str, immediate: bool, comment: str) -
             now=moment,
             relay=relay,
             comment=comment,
-            detail={"status": relay.status, "leg": live.number if live else None},
+            detail={
+                "status": relay.status,
+                "leg": live.number if live else None,
+                **({"maintenance": of} if of else {}),
+            },
         )
         if live:
             Relay.objects.filter(pk=relay_id).update(**{act: request})

@@ -1,4 +1,7 @@
-"""Users of the command line: `--as USER`, the user `local`, and making users with a role."""
+"""Users: `--as USER` of the command line and its user `local`, and what an admin does with people.
+
+Interface, Roles: "Admin: users, tokens, sites." A person is deactivated, never deleted: what they decided stays theirs.
+"""
 
 import os
 import pwd
@@ -7,11 +10,15 @@ from collections.abc import Sequence
 
 from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
-from relays.actions.base import Actor, NotFound, Usage
+from relays import access
+from relays.actions.base import Actor, NotFound, NotLegalNow, Usage, need, record
 from relays.reports import reviewers, roles
+from relays.reports.users import MACHINES
 
 LOCAL = "local"
+LINK_MINUTES = 60
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,149}")
 
 
@@ -60,3 +67,98 @@ def add(name: str, role: str) -> User:
     user = _with_roles(name, (role,))
     user.groups.add(Group.objects.get_or_create(name=role)[0])
     return user
+
+
+def make(actor: Actor, name: str, role: str) -> User:
+    """An admin makes a person with one role. Raises NotPermitted, Usage, NotLegalNow (there is one of that name)."""
+    need(actor, roles.ADMINISTER, "make a user")
+    name = name.strip()
+    if User.objects.filter(username__iexact=name).exists() if name.isprintable() else False:
+        raise NotLegalNow(f"user {name[:60]}: there is one of that name; give them a role in the list")
+    with transaction.atomic():
+        user = add(name, role)
+        record(actor, "user", now=timezone.now(), detail={"user": name, "role": role})
+    return user
+
+
+def give(actor: Actor, user_id: object, role: str) -> User:
+    """An admin gives a person one more role."""
+    user = _person(actor, user_id, "give a role to")
+    _role(role)
+    with transaction.atomic():
+        if user.groups.filter(name=role).exists():
+            raise NotLegalNow(f"user {user.get_username()}: has the role {role} already; nothing was changed")
+        user.groups.add(Group.objects.get_or_create(name=role)[0])
+        record(actor, "give_role", now=timezone.now(), detail={"user": user.get_username(), "role": role})
+    return user
+
+
+def take(actor: Actor, user_id: object, role: str) -> User:
+    """An admin takes a role from a person; the site keeps at least one active admin."""
+    user = _person(actor, user_id, "take a role from")
+    _role(role)
+    with transaction.atomic():
+        if not user.groups.filter(name=role).exists():
+            raise NotLegalNow(f"user {user.get_username()}: has not the role {role}; nothing was changed")
+        if role == "admin":
+            _keeps_an_admin(user)
+        user.groups.remove(Group.objects.get(name=role))
+        record(actor, "take_role", now=timezone.now(), detail={"user": user.get_username(), "role": role})
+    return user
+
+
+def deactivate(actor: Actor, user_id: object) -> User:
+    """Nobody signs in as them any more, no token of theirs is answered, open pages end; what they did stays."""
+    user = _person(actor, user_id, "deactivate")
+    if user.pk == actor.user.pk:
+        raise NotLegalNow(f"user {user.get_username()}: nobody deactivates themselves; another admin does")
+    with transaction.atomic():
+        _keeps_an_admin(user)
+        if not User.objects.filter(pk=user.pk, is_active=True).update(is_active=False):
+            raise NotLegalNow(f"user {user.get_username()}: is not active already; nothing was changed")
+        record(actor, "deactivate_user", now=timezone.now(), detail={"user": user.get_username()})
+    return user
+
+
+def activate(actor: Actor, user_id: object) -> User:
+    """The other way."""
+    user = _person(actor, user_id, "activate")
+    with transaction.atomic():
+        if not User.objects.filter(pk=user.pk, is_active=False).update(is_active=True):
+            raise NotLegalNow(f"user {user.get_username()}: is active already; nothing was changed")
+        record(actor, "activate_user", now=timezone.now(), detail={"user": user.get_username()})
+    return user
+
+
+def link(actor: Actor, user_id: object) -> tuple[User, str]:
+    """The person, and the path of a link that signs them in once within LINK_MINUTES; only its hash is kept."""
+    user = _person(actor, user_id, "make a sign-in link for")
+    if not user.is_active:
+        raise NotLegalNow(f"user {user.get_username()}: is not active; activate them first")
+    with transaction.atomic():
+        path = access.make_sign_in_link(user, LINK_MINUTES)
+        record(actor, "sign_in_link", now=timezone.now(), detail={"user": user.get_username()})
+    return user, path
+
+
+def _person(actor: Actor, user_id: object, what: str) -> User:
+    need(actor, roles.ADMINISTER, f"{what} a user")
+    text = str(user_id)
+    user = User.objects.filter(pk=int(text)).first() if text.isascii() and text.isdecimal() and len(text) < 10 else None
+    if user is None:
+        raise NotFound(f"user {text[:40]!r} is not known here; the page Users lists those that are")
+    if user.get_username() in MACHINES:
+        raise NotLegalNow(f"user {user.get_username()}: belongs to the product itself; nobody signs in as it")
+    return user
+
+
+def _role(role: str) -> None:
+    if role not in roles.ROLES:
+        raise Usage(f"role {role[:40]!r} is not known: take one of {', '.join(roles.ROLES)}")
+
+
+def _keeps_an_admin(but: User) -> None:
+    """Raise where, without this person, nobody could sign in as an admin."""
+    admins = User.objects.select_for_update().filter(is_active=True, groups__name="admin")
+    if not admins.exclude(pk=but.pk).exclude(username__in=MACHINES).exists() and admins.filter(pk=but.pk).exists():
+        raise NotLegalNow(f"user {but.get_username()}: is the last admin; make another one first")

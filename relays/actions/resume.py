@@ -11,12 +11,13 @@ from relays.models import OPEN_GATES, GateEpisode, GateState, Relay, RelayStatus
 from relays.reports import approvals
 
 
-def resume(actor: Actor, relay_id: str, comment: str = "") -> Outcome:
+def resume(actor: Actor, relay_id: str, comment: str = "", *, of: int | None = None) -> Outcome:
     """Resume a relay that a person parked, or one whose gate is approved (`resume = by_operator`).
 
     rules.md: "Resume restarts hysteresis and the empty run, not the cap". A relay that is being parked goes on
-    without a new leg.
+    without a new leg. `of`: the number of the maintenance that it is part of; the decision says so.
     """
+    part = {"maintenance": of} if of else {}
     relay = relay_or_refuse(relay_id)
     need(actor, "operate", f"resume {relay_id}")
     check_comment(f"resume {relay_id}", comment)
@@ -28,7 +29,7 @@ def resume(actor: Actor, relay_id: str, comment: str = "") -> Outcome:
         waiting = list(GateEpisode.objects.filter(relay=relay, state__in=OPEN_GATES))
         if relay.status != RelayStatus.PARKED:
             if relay.park in (Request.DRAIN, Request.LEG):
-                record(actor, "resume", now=moment, relay=relay, comment=comment, detail={"withdrew": "park"})
+                record(actor, "resume", now=moment, relay=relay, comment=comment, detail={"withdrew": "park", **part})
                 Relay.objects.filter(pk=relay_id).update(park=Request.NONE)
                 bump(topic(relay_id), RELAYS)
                 ring(relay_id)
@@ -47,7 +48,7 @@ def resume(actor: Actor, relay_id: str, comment: str = "") -> Outcome:
                 f"reopen it with `relay refuse {closed.pk} --reopen`"
                 f"{lacks if closed.token == Ask.DONE_UNCONFIRMED else ''}, or stop the relay"
             )
-        record(actor, "resume", now=moment, relay=relay, comment=comment)
+        record(actor, "resume", now=moment, relay=relay, comment=comment, detail=part)
         approved = [gate for gate in waiting if gate.state == GateState.APPROVED]
         successor.request(relay, moment, gates_approved=approved, by=actor.user)
         bump(topic(relay_id), RELAYS, INBOX)

@@ -31,11 +31,13 @@ from relays.models import (
     Event,
     Leg,
     LegState,
+    Notice,
     OwnerBudget,
     OwnerMonth,
     Relay,
     Session,
     SessionCall,
+    owed,
 )
 from relays.models.pulse import bump
 from relays.sessions.rows import write
@@ -320,7 +322,8 @@ def sum_months(wanted: Iterable[tuple[int, date]]) -> None:
 
 
 def judge_month(row: OwnerMonth) -> None:
-    """Set what a budget says of a month; the first time it warns is kept."""
+    """Set what a budget says of a month; the first time it warns is kept and told, the first time it is over too."""
+    before = row.state
     budget = budget_of(row.owner_id, row.month)
     row.limit = budget.limit if budget else None
     spent = dollars(row.units)
@@ -334,6 +337,12 @@ def judge_month(row: OwnerMonth) -> None:
         elif row.warned_at is None:
             row.warned_at = timezone.now()
     row.save(update_fields=["limit", "state", "warned_at"])
+    if row.state in ("warned", "over") and row.state != before and budget is not None:
+        key = f"month:{row.owner_id}:{row.month}:{row.state}:{budget.limit}"
+        detail = {
+            "month": f"{row.month:%Y-%m}", "state": row.state, "limit": f"{budget.limit:.2f}", "spent": f"{spent:.2f}",
+        }  # fmt: skip
+        owed.owe(Notice.Event.BUDGET_WARNING, key, timezone.now(), owner_id=row.owner_id, detail=detail)
 
 
 def budget_of(owner: int, month: date) -> OwnerBudget | None:

@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
+from django.utils import timezone
+
 from relays.core import budget
 from relays.core.policy import Envelope, Policy, from_snapshot
 from relays.driver.changes import INBOX, RELAYS, bump, topic
-from relays.models import Relay
+from relays.models import Notice, Relay, owed
 
 SPEND_UNKNOWN = "spend_unknown"  # in Relay.warned_axes: a person was asked once about unpriced calls
 
@@ -58,6 +60,9 @@ def warn(relay_id: str) -> None:
     low = budget.newly_low(policy_of(relay).envelope, relay.spent, relay.warned_axes)
     if low:
         Relay.objects.filter(pk=relay_id).update(warned_axes=[*relay.warned_axes, *low])
+        for axis in low:
+            key = f"budget:{relay_id}:{axis}:{getattr(policy_of(relay).envelope, axis)}"
+            owed.owe(Notice.Event.BUDGET_WARNING, key, timezone.now(), relay_id=relay_id, detail={"axis": str(axis)})
         bump(topic(relay_id), RELAYS, INBOX)
 
 

@@ -9,7 +9,7 @@ from django.db.models import F
 
 from relays.core import lifecycle
 from relays.driver import travel
-from relays.models import GateChange, GateEpisode, Leg, Relay, RelayStatus
+from relays.models import GateChange, GateEpisode, Leg, Notice, Relay, RelayStatus, owed
 from relays.models.pulse import bump, fenced
 from relaysite import bell
 
@@ -62,6 +62,8 @@ def change_relay(relay_id: str, to: str, *, frm: Iterable[str], now: datetime, w
     )
     if moved and (to in RESTS or RelayStatus.PARKED in sources):
         travel.owe(relay_id, now)  # whoever takes it up elsewhere must see whether somebody here goes on
+    if moved and to == RelayStatus.DONE:
+        owed.owe(Notice.Event.RELAY_DONE, f"relay_done:{relay_id}", now, relay_id=relay_id, detail={"why": why[:500]})
     return bool(moved)
 
 
@@ -87,6 +89,7 @@ def change_gate(
     moved = GateEpisode.objects.filter(pk=gate_pk, state__in=sources).update(state=to, state_at=now, **fields)
     if moved:
         keep_step(gate_pk, to, now=now, by=by, why=why)
+        owed.gate_moved(gate_pk, to, sources, now)
     return bool(moved)
 
 

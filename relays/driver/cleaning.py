@@ -43,23 +43,37 @@ class Left:
 
 def look(now: datetime) -> Iterator[Left]:
     """Everything that is there, in the order in which it would be removed. Nothing is changed."""
+    for _name, unit in units(now):
+        yield from unit()
+
+
+def units(now: datetime) -> Iterator[tuple[str, Callable[[], Iterator[Left]]]]:
+    """The same in pieces that are each judged as a whole: what of one goes depends on nothing of another.
+
+    The branches of one repository are such a piece: two that hold each other's work must not both go.
+    """
     for folder in _folders(Path(settings.RELAY_VAR) / "worktrees"):
-        yield _worktree(folder)
-    yield from _all_refs()
+        yield f"worktree {folder.name}", partial(_worktrees, folder)
+    ended = Relay.objects.filter(status__in=FINAL_STATUSES).order_by("git_dir").values_list("git_dir", flat=True)
+    for place in list(ended.distinct()):
+        yield f"refs {place}", partial(_refs_of, place)
     for folder in _folders(Path(settings.RELAY_VAR) / "legs"):
-        yield from _legs(folder, now)
+        yield f"legs {folder.name}", partial(_legs, folder, now)
 
 
-def _all_refs() -> Iterator[Left]:
-    """Of every relay that has ended, one repository after the other."""
-    place, store, problem = "", None, ""
+def _worktrees(folder: Path) -> Iterator[Left]:
+    yield _worktree(folder)
+
+
+def _refs_of(place: str) -> Iterator[Left]:
+    """Of every relay that has ended in one repository."""
+    store, problem, opened = None, "", False
     going: set[str] = set()  # branches that hold nothing for the others any more: they go too
-    ended = Relay.objects.filter(status__in=FINAL_STATUSES).order_by("git_dir", "pk")
+    ended = Relay.objects.filter(status__in=FINAL_STATUSES, git_dir=place).order_by("pk")
     for relay in ended.iterator(chunk_size=500):
-        if relay.git_dir != place:
-            place = relay.git_dir
+        if not opened:
             store, problem = _open(relay)
-            going = set()
+            opened = True
         name = f"{relay.repo}:refs of {relay.pk}"
         if store is None:
             yield Left(name, f"its repository does not answer: {problem}", relay=relay.pk)

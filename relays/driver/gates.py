@@ -12,7 +12,7 @@ from relays.core.limits import format_duration
 from relays.core.policy import PolicyError
 from relays.driver import budgets
 from relays.driver.changes import INBOX, RELAYS, bump, change_gate, keep_step, topic
-from relays.models import NEXT_LEG, OPEN_GATES, GateEpisode, GateState, Leg
+from relays.models import NEXT_LEG, OPEN_GATES, GateEpisode, GateState, Leg, Notice, owed
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +34,7 @@ def open_episode(
             relay_id=relay_id, leg=leg, token=token, items=list(items), opened_at=now, state_at=now, blocks=blocks
         )
         keep_step(gate.pk, GateState.WAITING, now=now)
+        owed.gate_told(gate, Notice.Event.GATE_OPENED, GateState.WAITING, now)
         return gate
     fresh = [item for item in items if item not in gate.items]
     if fresh or gate.state != GateState.WAITING:
@@ -47,6 +48,7 @@ def open_episode(
         )
         keep_step(gate.pk, GateState.WAITING, now=now, why="something new was asked: approvals of before have lapsed")
         gate.refresh_from_db()
+        owed.gate_told(gate, Notice.Event.GATE_OPENED, GateState.WAITING, now)
     return gate
 
 

@@ -29,6 +29,8 @@ from relays.models.leg import (
     WouldBe,
 )
 from relays.models.live import Heartbeat, Outbox, Pulse, SignInLink, Topic
+from relays.models.maintenance import Maintenance, MaintenanceItem
+from relays.models.notice import Channel, Delivery, Notice, Subscription
 from relays.models.person import Layout
 from relays.models.policy import PolicyVersion
 from relays.models.querytool import MemoryOperation, ToolUse
@@ -65,6 +67,7 @@ __all__ = [
     "Baton",
     "Boundary",
     "Call",
+    "Channel",
     "Check",
     "CommandResult",
     "Comparison",
@@ -73,6 +76,7 @@ __all__ = [
     "Counted",
     "DayCost",
     "Decision",
+    "Delivery",
     "DriverClaim",
     "Event",
     "Fact",
@@ -91,8 +95,11 @@ __all__ = [
     "LedgerRow",
     "Leg",
     "LegState",
+    "Maintenance",
+    "MaintenanceItem",
     "Outbox",
     "MemoryOperation",
+    "Notice",
     "OwnerBudget",
     "OwnerMonth",
     "PageFault",
@@ -119,6 +126,7 @@ __all__ = [
     "SignInLink",
     "SourceFile",
     "StoredWork",
+    "Subscription",
     "Tombstone",
     "ToolUse",
     "Topic",

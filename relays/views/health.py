@@ -1,35 +1,26 @@
-"""`/healthz`: this process answers. `/readyz`: it can serve pages. Both are open; the Health page is another one."""
+"""`/health/`: what `relay doctor` finds, refreshed while it is open; each check that is not well says what to do."""
 
-from django.contrib.auth.decorators import login_not_required
-from django.db import DatabaseError, connection
-from django.db.migrations.executor import MigrationExecutor
-from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.views.decorators.cache import never_cache
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
+from relays import access
+from relays.reports import health as report
+from relays.reports.roles import READ
+from relays.views.parts import part_response
 
-@login_not_required
-@never_cache
+
 @require_safe
-def healthz(request: HttpRequest) -> HttpResponse:
-    """200 while the process answers at all; asks nothing of anything."""
-    return HttpResponse("ok\n", content_type="text/plain")
+def health(request: HttpRequest) -> HttpResponse:
+    """The page; `?part=checks` its region, made at most once in ten seconds for all who look."""
+    access.require(request, READ)
+    part = request.GET.get("part")
+    if part is None:
+        return render(request, "relays/health/page.html", _context())
+    if part != "checks":
+        raise Http404("There is no such part of this page.")
+    return part_response(request, "relays/health/_checks.html", _context, ())
 
 
-@login_not_required
-@never_cache
-@require_safe
-def readyz(request: HttpRequest) -> JsonResponse:
-    """200 `{"ready": true}`; else 503 with what is missing and what to do."""
-    try:
-        executor = MigrationExecutor(connection)
-        behind = bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
-    except DatabaseError:
-        return _not_ready("the database does not answer", "start it, or check DATABASE_URL")
-    if behind:
-        return _not_ready("the database is behind this version", "run `python manage.py migrate`")
-    return JsonResponse({"ready": True})
-
-
-def _not_ready(what: str, fix: str) -> JsonResponse:
-    return JsonResponse({"ready": False, "what": what, "fix": fix}, status=503)
+def _context() -> dict[str, object]:
+    return {"page": report.page()}

@@ -12,7 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from relays.reports import layout
 from relays.reports.needs_you import waiting_count
-from relays.reports.roles import READ, may, role_words
+from relays.reports.roles import READ, may, rights_of, role_words
 from relays.views import viewer
 
 #: name of the address, label, and the pages that belong to it
@@ -52,5 +52,6 @@ def shell(request: HttpRequest) -> dict[str, object]:
         "waiting_count": count,
         "nav": _nav(match.url_name or "" if match else ""),
         "role_words": cache(lambda: role_words(user)),
+        "rights_here": cache(lambda: rights_of(user)),
         "layout": cache(lambda: layout.of(user)),
     }

@@ -9,8 +9,8 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from relays.agents.process import Containment
-from relays.management import doctor
 from relays.models import Heartbeat, RelayStatus
+from relays.reports import health as doctor
 from tests.management.conftest import Cli
 from tests.web_builders import make_relay
 
@@ -36,9 +36,10 @@ def test_a_machine_that_is_well(cli: Cli) -> None:
     names = [check["name"] for check in done.json["checks"]]
     wal = ["sqlite"] if connection.vendor == "sqlite" else []
     assert names == [
-        *["python", "git", "var", "database", *wal, "broker", "worker", "beat"],
-        *["disk", "clock", "containment", "worktrees"],
+        *["python", "git", "var", "disk", "clock", "containment", "database", *wal, "size"],
+        *["broker", "worker", "beat", "tick", "supervisors", "outbox", "regions", "worktrees"],
         *["agent claude-code", "agent codex", "agent gemini", "agent opencode"],
+        *["prices", "records", "hooks"],
     ]
     for check in done.json["checks"]:
         assert list(check) == ["name", "state", "detail", "fix"]

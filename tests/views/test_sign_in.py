@@ -148,7 +148,7 @@ def test_health_is_open_and_ready_says_what_is_missing(monkeypatch: pytest.Monke
     assert Client().get("/healthz").content == b"ok\n"
     assert Client().get("/readyz").json() == {"ready": True}
     assert Client().post("/readyz").status_code == 405
-    monkeypatch.setattr("relays.views.health.MigrationExecutor.migration_plan", lambda *_: ["something"])
+    monkeypatch.setattr("relays.reports.health.MigrationExecutor.migration_plan", lambda *_: ["something"])
     answer = Client().get("/readyz")
     assert answer.status_code == 503 and "migrate" in answer.json()["fix"]
 

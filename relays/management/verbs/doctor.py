@@ -2,8 +2,8 @@
 
 import argparse
 
-from relays.management import doctor
 from relays.management.cli import Exit, emit, many, table
+from relays.reports import health as doctor
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,102 @@
+"""Addresses that notices go to: which kinds there are, and what of one a page may show.
+
+An address that a person types is a door into the net: only schemes of this list are taken, and whoever opens a
+connection to one judges the resolved network address again (`relays.notices.guard`).
+"""
+
+import hashlib
+import hmac
+import ipaddress
+from dataclasses import dataclass
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+LONGEST: Final = 2000
+WEBHOOK: Final = frozenset({"https", "http"})
+#: services of Apprise. Those that run a program of the host, write to its files or post to any address are left out
+APPRISE: Final = frozenset(
+    "bark barks betterstack dingtalk discord feishu gchat googlechat gotify gotifys ilert incidentio lark mailgun "
+    "mailto mailtos matrix matrixs mmost mmosts nctalk nctalks ntfy ntfys o365 opsgenie pagerduty pagertree pbul pover "
+    "prowl pushdeer rocket rockets sendgrid signal signals signl4 slack smtp2go spike splunk squadcast tgram threema "
+    "twilio victorops webex wecombot workflow workflows wxteams zoom zulip".split()
+)
+#: options of Apprise that would weaken what the guard promises
+_REFUSED_OPTIONS: Final = ("redirect=", "verify=", "attach=")
+
+
+class AddressError(ValueError):
+    """One line that says what is wrong with an address; it holds nothing of a secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """`shown`: what of it may be read by anybody, its scheme and host."""
+
+    kind: Literal["webhook", "apprise"]
+    scheme: str
+    host: str
+    shown: str
+
+
+def parse(url: str) -> Address:
+    """Judge an address. Raises AddressError."""
+    if not url or len(url) > LONGEST or not url.isascii() or not url.isprintable() or " " in url:
+        raise AddressError(f"an address is one line of 1 to {LONGEST} printable ASCII characters without blanks")
+    scheme, sign, _rest = url.partition("://")
+    scheme = scheme.lower()
+    if not sign or (scheme not in WEBHOOK and scheme not in APPRISE):
+        raise AddressError(f"scheme {scheme[:20]!r} is not allowed: take https, or one of {', '.join(sorted(APPRISE))}")
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").rstrip(".")
+        port = parts.port
+    except ValueError as error:
+        if scheme in APPRISE:  # tokens of a service need not look like a host
+            return Address("apprise", scheme, "", f"{scheme}://…")
+        raise AddressError("its host or port cannot be read: write https://host/path") from error
+    if scheme in APPRISE:
+        if any(option in url.lower() for option in _REFUSED_OPTIONS):
+            raise AddressError("the options redirect, verify and attach are not allowed")
+        return Address("apprise", scheme, host, f"{scheme}://…")
+    if not host or parts.username or parts.password or parts.fragment:
+        raise AddressError("a webhook is https://host[:port]/path, without a name, a password or a #")
+    return Address("webhook", scheme, host, f"{scheme}://{host}{f':{port}' if port else ''}/…"[:200])
+
+
+def digest(url: str) -> str:
+    """By what an address is known again; it tells nothing of it."""
+    return hashlib.sha256(url.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def allowed_address(text: str, private: bool) -> bool:
+    """Whether a connection may go to a resolved network address.
+
+    Public ones may; those of this host and of private networks only where the site allows them; link-local (the
+    address of cloud metadata is one), multicast, unspecified and reserved ones never.
+    """
+    try:
+        found = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:
+        return False
+    if isinstance(found, ipaddress.IPv6Address):
+        inner = found.ipv4_mapped or found.sixtofour or (found.teredo[1] if found.teredo else None)
+        if inner is None and found in ipaddress.ip_network("64:ff9b::/96"):
+            inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        if inner is not None:
+            return allowed_address(str(inner), private)
+    if found.is_link_local or found.is_multicast or found.is_unspecified:
+        return False
+    if found.is_loopback or found.is_private:
+        return private
+    return found.is_global and not found.is_reserved
+
+
+def secret_of(site_key: str, salt: str) -> str:
+    """A webhook's secret: derived, so that no table holds it."""
+    return hmac.new(site_key.encode(), f"relaysite.webhook:{salt}".encode(), hashlib.sha256).hexdigest()
+
+
+def signature(secret: str, timestamp: int, body: bytes) -> str:
+    """`v1=` and the HMAC-SHA256 of `<timestamp>.<body>`: what the header `Relaysite-Signature` holds."""
+    signed = f"{timestamp}.".encode() + body
+    return f"v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
