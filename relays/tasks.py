@@ -4,10 +4,13 @@ from celery import shared_task
 from django.utils import timezone
 
 from relays.actions import audit
+from relays.actions import maintenance as acting
 from relays.costs import refresh
 from relays.driver import advance as driver_advance
 from relays.driver import housekeeping
 from relays.driver import reconcile as driver_reconcile
+from relays.notices import delivery
+from relays.notices import monthly as monthly_report
 from relays.sessions import jobs
 
 
@@ -45,3 +48,24 @@ def purge_doorbells() -> None:
 @shared_task(name="relays.tasks.prune_hooks")
 def prune_hooks() -> None:
     housekeeping.prune_hooks(timezone.now())
+
+
+@shared_task(name="relays.tasks.notices")
+def notices(_what: str = "") -> None:
+    delivery.step()
+
+
+@shared_task(name="relays.tasks.monthly")
+def monthly() -> None:
+    monthly_report.report(timezone.now())
+    delivery.prune(timezone.now())
+
+
+@shared_task(name="relays.tasks.maintain")
+def maintain(act_id: int) -> None:
+    acting.step(act_id)
+
+
+@shared_task(name="relays.tasks.maintenance")
+def maintenance() -> None:
+    acting.ring_due()

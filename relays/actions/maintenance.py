@@ -16,8 +16,10 @@ from django.db.models import Q
 from django.utils import timezone
 
 from relays.actions import park as parking
+from relays.actions import policies
 from relays.actions import resume as resuming
 from relays.actions.base import Actor, NotFound, NotLegalNow, Refused, Usage, check_comment, need, record
+from relays.core import policy
 from relays.driver import cleaning, gates
 from relays.driver.changes import INBOX, RELAYS
 from relays.models import Decision, Maintenance, MaintenanceItem, Relay
@@ -44,6 +46,25 @@ def park_all(actor: Actor, *, comment: str = "", expected: int | None = None) ->
 def resume_all(actor: Actor, *, comment: str = "", expected: int | None = None) -> Maintenance:
     """Every relay that maintenance parked and nobody has taken up since goes on; what a gate keeps stays parked."""
     return _begin(actor, Kind.RESUME_ALL, report.held(), comment, expected)
+
+
+def policy_all(
+    actor: Actor, *, sets: Sequence[str], comment: str, expected: int | None = None, relays: Sequence[str] = ()
+) -> Maintenance:
+    """Every relay that has not ended (or of `relays` each) gets these values by a decision of its own, from its next
+    boundary on. Raises Usage for a value that no policy can have, before anything is changed."""
+    need(actor, "operate", "change policies")
+    lines = check_sets(sets)
+    if not comment.strip():
+        raise Usage("change policies: a comment is required; say why")
+    found = report.living()
+    if relays:
+        named = list(dict.fromkeys(relays))
+        known = set(found.filter(pk__in=named).values_list("pk", flat=True))
+        if missing := [one for one in named if one not in known]:
+            raise Usage(f"change policies: {missing[0][:60]!r} is no relay that goes on; name others, or none for all")
+        found = found.filter(pk__in=named)
+    return _begin(actor, Kind.POLICY_ALL, found, comment, expected, lines)
 
 
 def look(actor: Actor, *, comment: str = "") -> Maintenance:
@@ -222,6 +243,9 @@ def _one(row: Maintenance, actor: Actor, relay_id: str) -> tuple[str, str, int |
         if row.kind == Kind.PARK_ALL:
             parking.park(actor, relay_id, comment=row.comment, of=row.pk)
             word = "park"
+        elif row.kind == Kind.POLICY_ALL:
+            policies.change(actor, relay_id, sets=row.sets, comment=row.comment, of=row.pk)
+            word = "relay_policy"
         else:
             if not report.held().filter(pk=relay_id).exists() and _ours(row, relay_id, "resume") is None:
                 return State.KEPT, "somebody has taken it up since", None
@@ -302,8 +326,12 @@ def _settle(item: MaintenanceItem, why: str) -> None:
 
 
 def check_sets(sets: Sequence[str]) -> list[str]:
-    """`key=value` lines of a form, or Usage."""
+    """`key=value` lines of a form that the defaults could take, or Usage."""
     found = [line.strip() for text in sets for line in text.splitlines() if line.strip()]
     if not found or any("=" not in line for line in found):
         raise Usage("policy: write one key=value a line, such as envelope.turns=400")
+    try:
+        policy.with_sets(policy.build({}, None, {}), found)
+    except policy.PolicyError as error:
+        raise Usage(f"policy: {error}") from error
     return found

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import User
@@ -101,7 +102,7 @@ def subscribe(
         raise Usage(f"subscribe: scope {scope[:20]!r} is not known; take all, mine or relay")
     relay = relay_or_refuse(relay_id.strip()) if scope == Subscription.Scope.RELAY else None
     with transaction.atomic():
-        key = {"user": actor.user, "channel": row, "scope": scope, "relay": relay}
+        key: dict[str, Any] = {"user": actor.user, "channel": row, "scope": scope, "relay": relay}
         if not Subscription.objects.filter(**key).exists():
             if Subscription.objects.filter(user=actor.user).count() >= MOST:
                 raise NotLegalNow(f"subscribe: you have {MOST} subscriptions; remove one first")

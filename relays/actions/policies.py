@@ -112,13 +112,19 @@ def version_or_refuse(named: str) -> PolicyVersion:
 
 
 def change(
-    actor: Actor, relay_id: str, *, sets: Sequence[str] = (), version: PolicyVersion | None = None, comment: str
+    actor: Actor,
+    relay_id: str,
+    *,
+    sets: Sequence[str] = (),
+    version: PolicyVersion | None = None,
+    comment: str,
+    of: int | None = None,
 ) -> Outcome:
     """Give a relay that has not ended other values, or a stored version's, by one recorded decision.
 
     They hold from the next boundary on; what the version does not name stays as it is. Who decides (`approvals`,
     `four_eyes`) and where it works (`workspace`) are fixed when a relay starts. Raises Refused, and then nothing was
-    changed; limits that a waiting gate asks about are decided there.
+    changed; limits that a waiting gate asks about are decided there. `of`: the maintenance that it is part of.
     """
     relay = relay_or_refuse(relay_id)
     act = f"policy of {relay_id}"
@@ -137,7 +143,7 @@ def change(
         if limits and gate is not None:
             raise NotLegalNow(f"{act}: gate {gate.pk} asks about its limits ({gate.token}); decide there")
         given = {"policy": str(version)} if version else {}
-        detail = {"carries": list(found.acts), "sets": wanted, **given}
+        detail = {"carries": list(found.acts), "sets": wanted, **given, **({"maintenance": of} if of else {})}
         decision = record(actor, "relay_policy", now=moment, relay=relay, comment=comment, detail=detail)
         carried.apply(actor, None, relay, found, decision, moment)
         if version is not None:

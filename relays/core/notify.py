@@ -84,11 +84,11 @@ def allowed_address(text: str, private: bool) -> bool:
             inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
         if inner is not None:
             return allowed_address(str(inner), private)
-    if found.is_link_local or found.is_multicast or found.is_unspecified:
+    if found.is_link_local or found.is_multicast or found.is_unspecified or (found.version == 4 and found.is_reserved):
         return False
     if found.is_loopback or found.is_private:
         return private
-    return found.is_global and not found.is_reserved
+    return found.is_global
 
 
 def secret_of(site_key: str, salt: str) -> str:

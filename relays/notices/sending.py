@@ -130,7 +130,7 @@ def _apprise(url: str, notice: Notice) -> Answer:
     one.redirects = False
     one.socket_connect_timeout, one.socket_read_timeout = CONNECT, WHOLE - CONNECT
     kind = apprise.NotifyType.WARNING if told.urgent else apprise.NotifyType.INFO
-    with apprise.LogCapture(level=apprise.logging.INFO) as log:
+    with apprise.LogCapture(level=apprise.logging.INFO) as log:  # type: ignore[no-untyped-call]
         sent = one.notify(body=told.text, title=told.title, notify_type=kind)
         said = " ".join(log.getvalue().split())
     if sent:

@@ -29,16 +29,19 @@ from relays.core.meter import AnomalyKind
 from relays.models import (
     FINAL_STATUSES,
     DayCost,
+    Delivery,
     DriverClaim,
     Heartbeat,
     HookEvent,
     HookTally,
+    Notice,
     Outbox,
     RegionLease,
     Relay,
     RelayStatus,
     SessionAnomaly,
 )
+from relays.reports import notifications
 from relaysite.celery import app
 
 #: absent: it is not there, and only who wants it needs it
@@ -51,6 +54,7 @@ DISK_WARNING = 2 * 1024**3
 DISK_FAILED = 256 * 1024**2
 BROKER_SECONDS = 3
 QUEUE_WARNING = 500  # bells that wait: a bell is heard within a second where a worker listens
+NOTICE_LATE = timedelta(minutes=10)
 TICK_LATE = timedelta(seconds=60)  # a relay that is due is looked at every two seconds
 SUPERVISOR_SILENT = timedelta(seconds=60)
 SUPERVISOR_HUNG = timedelta(minutes=10)  # the default of `host_patience`: from then on its host counts as lost
@@ -299,6 +303,24 @@ def outbox() -> Iterator[Finding]:
         yield Finding("outbox", "ok", _("%(n)d on their way") % {"n": waits.count()})
 
 
+def notices() -> Iterator[Finding]:
+    """Whether what people asked to hear reaches them."""
+    if dead := notifications.dead_recently():
+        detail = ngettext(
+            "%(n)d notice of the last week did not arrive", "%(n)d notices of the last week did not arrive", dead
+        ) % {"n": dead}
+        fix = _("the page Notifications says what each receiver answered; send a test, then try again")
+        yield Finding("notices", "warning", detail, fix)
+        return
+    late = Delivery.objects.filter(state=Delivery.State.WAITING, not_before__lt=timezone.now() - NOTICE_LATE).count()
+    unspread = Notice.objects.filter(spread_at__isnull=True, at__lt=timezone.now() - NOTICE_LATE).count()
+    if late or unspread:
+        detail = _("%(n)d wait for more than 10 minutes") % {"n": late + unspread}
+        yield Finding("notices", "warning", detail, _("see that a worker and beat run"))
+    else:
+        yield Finding("notices", "ok", _("none is late, none was lost in the last week"))
+
+
 def prices() -> Iterator[Finding]:
     """Models whose calls have no price, from the days of the last week."""
     since = (timezone.now() - RECENT).date()
@@ -463,7 +485,7 @@ def _span(length: timedelta) -> str:
 GROUPS: tuple[tuple[Any, tuple[Callable[[], Iterator[Finding]], ...]], ...] = (
     (gettext_lazy("This machine"), (python, git, var, disk, clock, containment)),
     (gettext_lazy("Database"), (database, sqlite_wal, size)),
-    (gettext_lazy("What runs in the background"), (broker, background, tick, supervisors, outbox)),
+    (gettext_lazy("What runs in the background"), (broker, background, tick, supervisors, outbox, notices)),
     (gettext_lazy("Relays"), (regions, worktrees)),
     (gettext_lazy("Programs of agents"), (agents,)),
     (gettext_lazy("What comes in"), (prices, records, hooks)),

@@ -37,6 +37,7 @@ class Plan:
     running: int
     resting: int
     parked: int
+    living: int
     held: int
     gated: int
 
@@ -106,6 +107,11 @@ def parkable() -> QuerySet[Relay]:
     return going.exclude(park__in=[Request.DRAIN, Request.NOW]).exclude(stop__in=[Request.DRAIN, Request.NOW])
 
 
+def living() -> QuerySet[Relay]:
+    """Relays that have not ended."""
+    return Relay.objects.exclude(status__in=FINAL_STATUSES)
+
+
 def held() -> QuerySet[Relay]:
     """Relays whose newest parking decision is one of a maintenance, parked or on their way there."""
     newest = Decision.objects.filter(relay=OuterRef("pk"), act__in=_PARKING).order_by("-seq").values("seq")[:1]
@@ -122,7 +128,7 @@ def gated(relays: QuerySet[Relay]) -> QuerySet[Relay]:
 
 
 def plan() -> Plan:
-    """Four queries."""
+    """Five queries."""
     states = Counter(dict(parkable().order_by().values_list("status").annotate(n=Count("pk"))))
     running = states.pop(RelayStatus.RUNNING, 0)
     mine = held()
@@ -131,6 +137,7 @@ def plan() -> Plan:
         running=running,
         resting=sum(states.values()),
         parked=Relay.objects.filter(status=RelayStatus.PARKED).count(),
+        living=living().count(),
         held=mine.count() - with_gate,
         gated=with_gate,
     )

@@ -26,7 +26,7 @@ EVENTS = {
     Notice.Event.BUDGET_WARNING: _("a budget is nearly spent: of a relay, or of an owner's month"),
     Notice.Event.MONTHLY_REPORT: _("what relays cost in the month that ended"),
 }
-WORDS = {**EVENTS, Notice.Event.TEST: _("a test")}
+WORDS = {str(event): words for event, words in [*EVENTS.items(), (Notice.Event.TEST, _("a test"))]}
 
 
 @dataclass(frozen=True, slots=True)

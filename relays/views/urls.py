@@ -4,6 +4,7 @@ from django.urls import URLPattern, path
 
 from relays.views import (
     baton,
+    budgets,
     cost,
     decisions,
     fleet_cost,
@@ -13,6 +14,7 @@ from relays.views import (
     layout,
     leg,
     live_view,
+    maintenance,
     needs_you,
     notifications,
     probes,
@@ -49,6 +51,11 @@ urlpatterns: list[URLPattern] = [
     path("users/<int:pk>/<str:act>/", users.act, name="user_act"),
     path("layout/", layout.layout, name="layout"),
     path("layout/hints/", layout.hints, name="hints_done"),
+    path("maintenance/", maintenance.maintenance, name="maintenance"),
+    path("maintenance/<int:pk>/", maintenance.one, name="maintenance_act"),
+    path("maintenance/<int:pk>/confirm/", maintenance.confirm, name="maintenance_confirm"),
+    path("maintenance/<int:pk>/cancel/", maintenance.cancel, name="maintenance_cancel"),
+    path("budgets/", budgets.budgets, name="budgets"),
     path("health/", health.health, name="health"),
     path("live/", live_view.live, name="live"),
     path("healthz", probes.healthz, name="healthz"),

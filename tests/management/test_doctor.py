@@ -37,7 +37,7 @@ def test_a_machine_that_is_well(cli: Cli) -> None:
     wal = ["sqlite"] if connection.vendor == "sqlite" else []
     assert names == [
         *["python", "git", "var", "disk", "clock", "containment", "database", *wal, "size"],
-        *["broker", "worker", "beat", "tick", "supervisors", "outbox", "regions", "worktrees"],
+        *["broker", "worker", "beat", "tick", "supervisors", "outbox", "notices", "regions", "worktrees"],
         *["agent claude-code", "agent codex", "agent gemini", "agent opencode"],
         *["prices", "records", "hooks"],
     ]

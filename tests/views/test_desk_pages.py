@@ -1,0 +1,207 @@
+"""`/health/`, `/users/`, `/maintenance/`, `/notifications/`, `/budgets/`: who may look, what they show and do."""
+
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from relays.models import Channel, Decision, Heartbeat, Maintenance, OwnerBudget, OwnerMonth, Subscription
+from tests.web_builders import make_relay, make_user
+
+pytestmark = pytest.mark.django_db
+ClientOf = Callable[..., Client]
+
+EVERYBODY = {"operator", "reviewer", "manager", "admin"}
+MAY_LOOK = {
+    "/health/": EVERYBODY,
+    "/notifications/": EVERYBODY,
+    "/budgets/": EVERYBODY,
+    "/maintenance/": {"operator", "admin"},
+    "/users/": {"admin"},
+}
+
+
+@pytest.mark.parametrize("address", MAY_LOOK)
+def test_who_may_look(client_of: ClientOf, address: str) -> None:
+    for role in EVERYBODY:
+        assert client_of(role).get(address).status_code == (200 if role in MAY_LOOK[address] else 403), role
+    assert client_of().get(address).status_code == 403
+    assert Client().get(address)["Location"].startswith("/sign-in/")
+
+
+def test_health_says_what_to_do_where_it_is_not_well(client_of: ClientOf) -> None:
+    client = client_of("manager")
+    page = client.get("/health/").content.decode()
+    assert "never heard of" in page and "make run" in page
+    assert "warning" in page and "Everything works" in page
+    for kind in ("worker", "beat"):
+        Heartbeat.objects.create(name=f"{kind}:host", at=timezone.now())
+    part = client.get("/health/?part=checks")
+    assert part.status_code == 200 and b"<html" not in part.content
+    assert "never heard of" not in part.content.decode()
+    assert client.get("/health/?part=nope").status_code == 404
+
+
+def test_an_admin_lets_people_in_gives_and_takes_roles_and_lets_them_in_no_more(client_of: ClientOf) -> None:
+    root = client_of("admin")
+    page = root.post("/users/", {"name": "noor", "role": "operator"}).content.decode()
+    link = page.partition('data-copy="')[2].partition('"')[0]
+    noor = User.objects.get(username="noor")
+    path = link[link.index("/sign-in/") :]
+    theirs = Client()
+    assert theirs.post(path).status_code == 302 and theirs.get("/").status_code == 200
+    assert "sign-in/" not in root.get("/users/").content.decode(), "a link is shown once"
+
+    assert root.post(f"/users/{noor.pk}/give/", {"role": "reviewer"}).status_code == 303
+    assert root.post(f"/users/{noor.pk}/take/", {"role": "operator"}).status_code == 303
+    assert set(noor.groups.values_list("name", flat=True)) == {"reviewer"}
+    assert root.post(f"/users/{noor.pk}/deactivate/").status_code == 303
+    assert theirs.get("/").status_code == 302, "whoever is deactivated is signed out"
+    assert User.objects.filter(username="noor").exists()
+    acts = list(Decision.objects.order_by("seq").values_list("act", flat=True))
+    assert acts == ["user", "sign_in_link", "give_role", "take_role", "deactivate_user"]
+    root.post(f"/users/{noor.pk}/activate/")
+    noor.refresh_from_db()
+    assert noor.is_active
+
+
+def test_a_site_keeps_an_admin_and_nobody_deactivates_themselves(client_of: ClientOf) -> None:
+    root = client_of("admin")
+    me = User.objects.get(groups__name="admin")
+    for act, data in (("deactivate", {}), ("take", {"role": "admin"})):
+        page = root.post(f"/users/{me.pk}/{act}/", data, follow=True).content.decode()
+        assert "last admin" in page or "themselves" in page
+    me.refresh_from_db()
+    assert me.is_active and me.groups.filter(name="admin").exists()
+    local = make_user("local", "operator")
+    assert "belongs to the product" in root.post(f"/users/{local.pk}/link/", follow=True).content.decode()
+    assert root.post("/users/99999/give/", {"role": "admin"}).status_code == 404
+
+
+@pytest.mark.parametrize("typed", [{"name": "a b", "role": "operator"}, {"name": "x", "role": "tsar"}, {"name": ""}])
+def test_a_person_that_cannot_be_is_refused_in_words(client_of: ClientOf, typed: dict[str, str]) -> None:
+    response = client_of("admin").post("/users/", typed)
+    assert response.status_code == 400 and "Nobody was made" in response.content.decode()
+
+
+def test_others_than_admins_change_nobody(client_of: ClientOf) -> None:
+    noor = make_user("noor", "reviewer")
+    for role in ("operator", "reviewer", "manager"):
+        for act in ("give", "take", "deactivate", "activate", "link"):
+            assert client_of(role).post(f"/users/{noor.pk}/{act}/", {"role": "admin"}).status_code == 403
+    assert not Decision.objects.exists()
+
+
+def test_managers_set_budgets_and_others_look(client_of: ClientOf) -> None:
+    ann = make_user("ann", "operator")
+    form = {"owner": "ann", "limit": "120.50", "warn_at": "70", "month": "2026-11"}
+    assert client_of("operator").post("/budgets/", form).status_code == 403
+    manager = client_of("manager")
+    assert manager.post("/budgets/", form).status_code == 303
+    row = OwnerBudget.objects.get()
+    assert (row.owner, row.limit, row.warn_at, row.month) == (ann, Decimal("120.50"), 0.7, date(2026, 11, 1))
+    assert "ann" in manager.get("/budgets/?part=list").content.decode()
+    for wrong in ({"limit": "much"}, {"month": "soon"}, {"owner": "nobody"}, {"limit": "-1"}, {"warn_at": "0"}):
+        answer = manager.post("/budgets/", {**form, **wrong})
+        assert answer.status_code == 400 and "Nothing was changed" in answer.content.decode(), wrong
+    assert manager.post("/budgets/?month=2026-11", {"owner": "ann", "remove": "1"}).status_code == 303
+    assert not OwnerBudget.objects.exists()
+
+
+def test_an_act_on_all_is_confirmed_and_says_how_many(client_of: ClientOf) -> None:
+    operator = client_of("operator")
+    assert "No relay goes on" in operator.get("/maintenance/").content.decode()
+    make_relay(status="waiting")
+    make_relay(status="parked")
+    page = operator.get("/maintenance/").content.decode()
+    assert "1 relay goes on" in page and "Yes, park 1 relay" in page
+    operator.post("/maintenance/", {"do": "park_all", "expected": "1"})
+    assert not Maintenance.objects.exists(), "nothing is done that was not confirmed"
+    operator.post("/maintenance/", {"do": "park_all", "expected": "1", "sure": "1"})
+    act = Maintenance.objects.get()
+    assert act.items.count() == 1
+    operator.post("/maintenance/", {"do": "park_all", "expected": "1", "sure": "1"})
+    assert Maintenance.objects.count() == 1, "a double press is one act"
+    assert f"/maintenance/{act.pk}/" in operator.get("/maintenance/?part=acts").content.decode()
+    assert operator.get(f"/maintenance/{act.pk}/").status_code == 200
+    assert operator.get("/maintenance/99/").status_code == 404
+    for role in ("reviewer", "manager"):
+        assert client_of(role).post("/maintenance/", {"do": "park_all", "sure": "1"}).status_code == 403
+
+
+def channel_by(client: Client, url: str = "https://hooks.example.org/s3cret/path") -> tuple[Channel, str]:
+    page = client.post("/notifications/channels/", {"name": "team", "url": url}).content.decode()
+    return Channel.objects.get(), page.partition('data-copy="')[2].partition('"')[0]
+
+
+def test_a_webhooks_secret_and_address_are_shown_to_nobody_afterwards(client_of: ClientOf) -> None:
+    root = client_of("admin")
+    channel, secret = channel_by(root)
+    assert len(secret) == 64
+    for row in (*Channel.objects.values(), *Decision.objects.values()):
+        assert secret not in str(row), "derived, and stored nowhere"
+    page = root.get("/notifications/").content.decode()
+    assert "https://hooks.example.org/…" in page
+    assert secret not in page and "s3cret" not in page
+    assert "s3cret" not in str(list(Decision.objects.values()))
+    again = root.post(f"/notifications/channels/{channel.pk}/secret/").content.decode()
+    assert secret not in again and 'data-copy="' in again
+
+
+@pytest.mark.parametrize("role", ["operator", "reviewer", "manager"])
+def test_only_an_admin_names_an_address(client_of: ClientOf, role: str) -> None:
+    client = client_of(role)
+    assert client.post("/notifications/channels/", {"name": "x", "url": "https://example.org/"}).status_code == 403
+    assert not Channel.objects.exists()
+    channel, _ = channel_by(client_of("admin"))
+    for act in ("secret", "remove", "test"):
+        assert client.post(f"/notifications/channels/{channel.pk}/{act}/").status_code == 403, act
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "exec://x", "json://host", "https://a:b@host/", "nothing", ""])
+def test_an_address_that_is_none_is_refused_in_words(client_of: ClientOf, url: str) -> None:
+    response = client_of("admin").post("/notifications/channels/", {"name": "x", "url": url})
+    assert response.status_code == 400 and "Nothing was changed" in response.content.decode()
+
+
+def test_one_subscribes_for_oneself_of_all_ones_own_or_one_relay(client_of: ClientOf) -> None:
+    channel, _ = channel_by(client_of("admin"))
+    client, relay = client_of("reviewer"), make_relay()
+    form = {"channel": channel.pk, "scope": "all", "event": ["gate_opened", "relay_done"]}
+    assert client.post("/notifications/subscribe/", form).status_code == 303
+    assert client.post("/notifications/subscribe/", {**form, "event": ["gate_opened"]}).status_code == 303
+    row = Subscription.objects.get()
+    assert row.events == ["gate_opened"], "chosen again, it replaces what was chosen"
+    client.post("/notifications/subscribe/", {**form, "scope": "relay", "relay": relay.pk})
+    assert Subscription.objects.filter(relay=relay).count() == 1
+    assert relay.pk in client.get("/notifications/").content.decode()
+    for wrong in ({"scope": "relay", "relay": "RLY-1"}, {"event": []}, {"event": ["rain"]}, {"channel": "9"}):
+        client.post("/notifications/subscribe/", {**form, **wrong})
+    assert Subscription.objects.count() == 2
+    other = client_of("manager")
+    other.post(f"/notifications/{row.pk}/end/")
+    assert Subscription.objects.filter(pk=row.pk).exists(), "one ends one's own only"
+    client.post(f"/notifications/{row.pk}/end/")
+    assert not Subscription.objects.filter(pk=row.pk).exists()
+    client_of("admin").post(f"/notifications/channels/{channel.pk}/remove/")
+    assert not Subscription.objects.exists()
+    assert Channel.objects.get().url == "", "a removed channel's address is forgotten"
+
+
+def test_a_months_cost_is_beside_its_budget(client_of: ClientOf) -> None:
+    ann = make_user("ann", "operator")
+    OwnerMonth.objects.create(
+        owner=ann,
+        month=date(2026, 11, 1),
+        units=900_000_000_000,
+        calls=3,
+        unpriced=1,
+        limit=Decimal(100),
+        state="warned",
+    )
+    page = client_of("manager").get("/budgets/").content.decode()
+    assert "$90.00" in page and "90 %" in page and "partial: 1 unpriced" in page and "warning" in page
