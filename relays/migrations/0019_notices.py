@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("relays", "0017_residency"),
+        ("relays", "0018_gates"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
