@@ -6,6 +6,7 @@ interface.md, HTTP: "`/api/v1/` (OpenAPI served; token auth, 401 without; errors
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.urls import URLPattern, path, re_path
 from django.utils import timezone
+from django.views.decorators.http import require_safe
 from ninja import NinjaAPI
 
 from relays.api import docs, hooks, problems, relays_read
@@ -25,10 +26,12 @@ for router in (relays_read.router, hooks.router):
     api.add_router("", router)
 
 
+@require_safe
 def _page(request: HttpRequest) -> HttpResponseBase:
     return docs.page(api, request)
 
 
+@require_safe
 def _openapi(request: HttpRequest) -> HttpResponseBase:
     return docs.openapi(api, request)
 

@@ -64,7 +64,7 @@ def relay(request: HttpRequest, relay_id: str) -> HttpResponseBase:
         "flat": data,
         "scores": marks,
         "scores_chart": _scores(marks),
-        "forms": _forms(found),
+        "forms": _forms(found, rights),
     }
     return render(request, "relays/relay/page.html", context)
 
@@ -199,12 +199,11 @@ def _csv(found: Relay, of: str) -> HttpResponseBase:
 # ---- acts ---------------------------------------------------------------------------------------------------------
 
 
-def _forms(found: Relay) -> list[tuple[str, str]]:
+def _forms(found: Relay, rights: frozenset[str]) -> list[tuple[str, str]]:
     """Forms that stand for the whole life of the page; a button of a refreshed region names its form."""
-    forms = [(name, reverse(f"relay_{name}", args=[found.pk])) for name in ACTS]
-    facts = ("facts", reverse("relay_facts", args=[found.pk]))
-    words = ("restate", reverse("relay_restate", args=[found.pk]))
-    return [*forms, facts, words, ("verify", reverse("baton_verify", args=[found.pk, 0]))]
+    forms = [(name, reverse(f"relay_{name}", args=[found.pk])) for name in (*ACTS, "facts", "restate")]
+    verify = ("verify", reverse("baton_verify", args=[found.pk, 0]))
+    return [*(forms if OPERATE in rights else ()), *((verify,) if rights & {OPERATE, REVIEW} else ())]
 
 
 def _act(request: HttpRequest, relay_id: str, act: Callable[[Actor, str], Outcome], said: str = "") -> HttpResponse:
