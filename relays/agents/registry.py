@@ -1,9 +1,21 @@
 """The agents that can run a leg, by name."""
 
+from typing import Final
+
 from relays.agents.base import Adapter
 from relays.agents.bridged import BridgedAdapter
+from relays.agents.codex import CodexAdapter
 from relays.agents.command import CommandAdapter
 from relays.agents.scripted import ScriptedAdapter
+
+#: where Gemini CLI's own folder lies, and through which of a firm's accounts it asks its model; no secret
+GEMINI_NAMES: Final = (
+    "GEMINI_CLI_HOME",
+    "GOOGLE_GENAI_USE_VERTEXAI",
+    "GOOGLE_GENAI_USE_GCA",
+    "GOOGLE_CLOUD_PROJECT",
+    "GOOGLE_CLOUD_LOCATION",
+)
 
 _ADAPTERS: dict[str, Adapter] = {
     one.name: one
@@ -11,6 +23,8 @@ _ADAPTERS: dict[str, Adapter] = {
         CommandAdapter(),
         ScriptedAdapter(),
         BridgedAdapter("claude-code", "claude_code", {"config": "own user"}, keeps=("CLAUDE_CONFIG_DIR",)),
+        CodexAdapter(),
+        BridgedAdapter("gemini", "gemini", keeps=GEMINI_NAMES),
         BridgedAdapter("opencode", "opencode", keeps=("XDG_CONFIG_HOME", "XDG_DATA_HOME", "OPENCODE_CONFIG")),
     )
 }

@@ -76,6 +76,8 @@ class AppServer(Codex):
             case "thread/tokenUsage/updated":
                 if not self.unheld():
                     self._told_figures(table(table(params.get("tokenUsage")).get("last")))
+            case "error" if params.get("willRetry") is True:
+                self._fails(table(params.get("error")))
             case "turn/completed":
                 self._turn_over(table(params.get("turn")))
             case _ if "id" in row:  # it asks us for something: nobody is there who could answer
@@ -109,6 +111,14 @@ class AppServer(Codex):
 
     def runs_on(self, tool: str, given: str) -> bool:
         return tool in self.started
+
+    def troubled(self, words: str) -> None:
+        """Told better by `error`, which knows the status, and whether another try comes."""
+
+    def _fails(self, error: Mapping[str, Any]) -> None:
+        words = f"{error.get('message') or ''} {error.get('additionalDetails') or ''}"
+        if cause := trouble(status(error), words):
+            self.retry(cause)
 
     def _turn_over(self, turn: Mapping[str, Any]) -> None:
         self.turn = ""

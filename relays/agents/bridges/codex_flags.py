@@ -73,7 +73,10 @@ def settings(given: str) -> list[str]:
     """The start's own settings: `key=value`, or several as a JSON list of such texts. Raises ValueError."""
     if not given:
         return []
-    found = json.loads(given) if given.startswith("[") else [given]
+    try:
+        found = json.loads(given) if given.startswith("[") else [given]
+    except (ValueError, RecursionError):
+        found = None
     if not isinstance(found, list) or not all(isinstance(one, str) and "=" in one for one in found):
         raise ValueError('agent argument config is neither key=value nor a JSON list ["key=value",…]')
     return found

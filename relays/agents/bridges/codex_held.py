@@ -44,6 +44,7 @@ class Codex(Bridge):
         self.thread = ""
         self.request = ""  # the model request under way, or the last one
         self.answered = True  # its figures are known
+        self.broken = False  # it failed; what it asked for before that was done all the same
         self.hooked = False  # a hook of ours has come: the program can be held
         self.asked = True  # a boundary was asked since the last answer of the model
         self.running: dict[str, str] = {}  # tools of the last answer that have not ended: id -> what they were given
@@ -109,14 +110,17 @@ class Codex(Bridge):
             call.answer()  # a compaction that was not refused
             return
         request = str(said.get("request_id"))
-        if request == self.request and not self.answered:
-            call.answer()  # a further try of the same request
+        again = request == self.request and not self.answered
+        if again and not self.late:
+            self.broken = False
+            call.answer()
             return
         self._reconcile()
 
         def on() -> None:
-            self.request, self.answered, self.asked = request, False, False
-            self.turn_started()
+            self.request, self.answered, self.broken, self.asked = request, False, False, False
+            if not again:
+                self.turn_started()
             call.answer()
 
         if self.asked:
@@ -134,6 +138,7 @@ class Codex(Bridge):
 
     def _reconcile(self) -> None:
         """Before another call: what was begun and has not ended runs in the background, or was refused."""
+        self._flush()
         for tool, given in list(self.running.items()):
             if self.runs_on(tool, given):
                 self.behind.add(tool)
@@ -149,8 +154,9 @@ class Codex(Bridge):
             if said.get("status") == "completed":
                 self._figures(said)
             elif error:
-                self._troubled(str(error))
-                self._let_pass()  # what it asked for was done, and it is asked again
+                self.broken = True
+                self.troubled(str(error))
+                self._let_pass()
         elif isinstance(figures, dict):
             self.usage(str(said.get("request_id")), str(said.get("model")), buckets(figures), chain="sub")
         call.answer()
@@ -161,11 +167,17 @@ class Codex(Bridge):
         model = str(said.get("model") or self.model or "unknown")
         self.usage(str(said.get("request_id")), model, buckets(figures if isinstance(figures, dict) else {}))
         self.answered = True
+        self._flush()
+
+    def _flush(self) -> None:
+        if self.late:
+            self.asked = False
         for late in self.late:
             self.tool_ended(*late)
         self.late.clear()
 
-    def _troubled(self, words: str) -> None:
+    def troubled(self, words: str) -> None:
+        """A request failed. Whether it is tried again is not said here."""
         cause = trouble(status_in(words), words)
         if cause:
             self.retry(cause)
@@ -200,22 +212,23 @@ class Codex(Bridge):
     def _tool_over(self, tool: str, good: bool, size: int) -> None:
         """Once a tool, whoever tells it first; after the figures of the call that asked for it."""
         self.running.pop(tool, None)
+        behind = tool in self.behind
         self.behind.discard(tool)
         if tool in self.over or self.last:
             return
         self.over.add(tool)
         if tool not in self.in_flight:
             self.tool_started(tool, "unknown")
-        if self.answered:
+        if self.answered or behind:
             self.tool_ended(tool, good, size)
         else:
             self.late.append((tool, good, size))
 
     def _settle(self) -> None:
         """A boundary, once the figures of the call are known and none of its tools runs; those that wait pass it."""
-        if not self.held or not self.answered:
+        if not self.held or not (self.answered or self.broken):
             return
-        if self.running:
+        if self.running or self.broken:
             self._let_pass()
             return
         calls, self.held = self.held, []
