@@ -37,7 +37,6 @@ from relays.models import LIVE_STATES, GateEpisode, GateState, Leg, PolicyVersio
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}")
 #: words that are addresses of pages
 RESERVED = frozenset({"new"})
-POLICIES = "policies"  # the live topic
 
 
 def save(actor: Actor, name: str, text: str, *, comment: str = "") -> PolicyVersion:
@@ -70,7 +69,6 @@ def save(actor: Actor, name: str, text: str, *, comment: str = "") -> PolicyVers
                 row.save(force_insert=True)
                 detail = {"name": name, "number": row.number, "digest": digest}
                 record(actor, "policy", now=moment, comment=comment, detail=detail)
-                bump(POLICIES)
         except IntegrityError:
             if PolicyVersion.objects.filter(name=name, number=row.number).exists():
                 continue  # somebody else saved a version at the same time

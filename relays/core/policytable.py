@@ -11,6 +11,7 @@ from typing import Final
 
 from relays.core import policy
 from relays.core.policy import KEYS, Policy, PolicyError
+from relays.core.vocabulary import Mode
 
 #: heading -> the keys that stand under it in the editor, each with what it means; every key of a policy but `baseline`
 GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -77,6 +78,15 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "baton.factor": "how many times baton.total the text may be long as it is written",
     },
     "Memory": {"memory_root": "folder of memory files inside the repository"},
+}
+
+#: key -> the words that it takes, where it takes no others
+CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
+    "mode": tuple(str(mode) for mode in Mode),
+    "on_crash": ("continue", "park"),
+    "resume": ("on_approve", "by_operator"),
+    "workspace": ("worktree", "in_place"),
+    "four_eyes": ("true", "false"),
 }
 
 

@@ -27,6 +27,7 @@ from relays.models import (
     LegState,
     Relay,
     RelayStatus,
+    Request,
 )
 from relays.reports.relay import Low, warned
 
@@ -101,6 +102,7 @@ class RelayRow:
     leg: int | None
     draining: bool
     armed: bool
+    one_leg: bool  # it parks when its present leg has ended
     context: ContextNow | None  # None = no leg runs
     points: tuple[int, ...]  # resident tokens of the last calls, oldest first
     progress: int
@@ -319,6 +321,7 @@ def _row(
         leg=last.number if last else None,
         draining=bool(live and live.state == LegState.DRAINING),
         armed=bool(live and live.armed),
+        one_leg=relay.park == Request.LEG and not relay.final,
         context=ContextNow(live.resident_tokens, live.mark_tokens, live.ceiling_tokens, live.window_tokens)
         if live
         else None,

@@ -53,7 +53,11 @@ class RepoPlace:
 def facts(path: Path) -> Facts:
     """Raises StoreUnavailable: no such folder, no repository there, dubious ownership, an unknown format."""
     where = path.absolute()
-    if not where.is_dir():
+    try:
+        there = where.is_dir()
+    except OSError:  # a name that no file system takes, or a folder above it that may not be looked into
+        there = False
+    if not there:
         raise StoreUnavailable("no such folder", where=str(where), fix="name a folder inside a git repository")
     no_traps(where)
     asked = [

@@ -29,6 +29,13 @@ def test_every_key_stands_under_one_heading_with_what_it_means() -> None:
     assert all(meaning for keys in GROUPS.values() for meaning in keys.values())
 
 
+def test_a_key_with_choices_takes_each_and_no_other() -> None:
+    for key, words in policytable.CHOICES.items():
+        assert policytable.problems(dict.fromkeys([key], "other")).keys() == {key}
+        for word in words:
+            assert policytable.canonical({key: word})[key] in (word, word == "true")
+
+
 @given(VALUES)
 def test_what_is_written_reads_as_the_same_table(table: dict[str, object]) -> None:
     found = policytable.canonical(table)
