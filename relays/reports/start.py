@@ -24,7 +24,8 @@ from relays.agents.base import AgentArgError
 from relays.core import donewhen, objective, policy, policyfile, region
 from relays.core.donewhen import DoneWhen, Truth
 from relays.models import PolicyVersion, RegionLease, Relay, Session
-from relays.reports import policies
+from relays.reports import agents, policies, reviewers
+from relays.reports.agents import Offered
 from relays.reports.figures import whole
 from relays.stores import git as git_store
 from relays.stores.base import StoreUnavailable
@@ -76,7 +77,8 @@ class Form:
     """What the page offers, whatever is typed."""
 
     repositories: tuple[str, ...]
-    agents: tuple[str, ...]
+    agents: tuple[Offered, ...]
+    reviewers: tuple[str, ...]  # names of groups
     policies: tuple[PolicyVersion, ...]  # the newest version of each name
 
 
@@ -101,13 +103,13 @@ class Checked:
 
 
 def form() -> Form:
-    """Three queries: repositories of relays, then folders of sessions that nobody drives."""
+    """Four queries: groups, policies, repositories of relays, then folders of sessions that nobody drives."""
     named = list(Relay.objects.order_by("repo").values_list("repo", flat=True).distinct()[:MOST_REPOSITORIES])
     seen = Session.objects.exclude(cwd="").order_by("cwd").values_list("cwd", flat=True).distinct()
     for cwd in seen[:MOST_REPOSITORIES]:
         if cwd not in named:
             named.append(cwd)
-    return Form(tuple(named[:MOST_REPOSITORIES]), registry.names(), policies.newest_of_each())
+    return Form(tuple(named[:MOST_REPOSITORIES]), agents.offered(), reviewers.groups(), policies.newest_of_each())
 
 
 def look(repo: str) -> Place:

@@ -31,7 +31,7 @@ from relays.views.relay import actor_of
 LIMITS = (("legs", "10"), ("turns", "400"), ("spend", "25"), ("wall", "8h"))
 FIELDS = (
     *("repo", "objective", "done_when", "watch", "region", "agent", "model", "env", "agent_args"),
-    *("policy", "sets", "mode", "at", "try_one", *(name for name, _example in LIMITS)),
+    *("policy", "sets", "mode", "reviewers", "at", "try_one", *(name for name, _example in LIMITS)),
 )
 #: what an address may fill in; the rest is typed
 PREFILLED = frozenset({"repo", "objective", "done_when", "region", "agent", "policy"})
@@ -71,6 +71,7 @@ class Filled:
             version=self.version,
             sets=self.sets,
             mode=self.typed["mode"],
+            reviewers=self.typed["reviewers"],
             watch=self.typed["watch"] == "1",
             at=self.at,
             try_one=self.typed["try_one"] == "1",
