@@ -1,19 +1,28 @@
-"""`/live/?topics=inbox,relay:ID`: which of the asked topics changed, as server-sent events."""
+"""`/live/?topics=inbox,relay:ID&r=/relays/ID/?part=head`: which of the asked topics changed, and what the regions `r`
+of the page show then, as server-sent events."""
 
+import json
 import re
+from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from asgiref.sync import sync_to_async
 from django.contrib.auth.models import User
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.core.handlers.asgi import ASGIRequest
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict, StreamingHttpResponse
+from django.urls import Resolver404, resolve
 from django.views.decorators.http import require_GET
 
 from relays import access
-from relays.live import CAP, TooManyListeners, Viewer, hub, stream
+from relays.live import CAP, Look, Made, TooManyListeners, Viewer, hub, stream
 from relays.reports.roles import READ
+from relays.views import viewer as reading
+from relays.views.visible import only_visible
 
 MOST_TOPICS = 20
+MOST_REGIONS = 16
+REGION = 400  # characters of its address
 _TOPIC = re.compile(
     r"inbox|relays|audit|(?:relay|cost):[A-Za-z0-9._-]{1,60}|sessions|(?:session|import|cost:session):[0-9]{1,18}|cost"
 )
@@ -44,16 +53,70 @@ def viewer_of(request: HttpRequest) -> Viewer:
     )
 
 
+def asked_regions(request: HttpRequest) -> tuple[str, ...]:
+    """The addresses in `r` that are parts of our pages; what is none is left out, and the page asks for it itself."""
+    found = []
+    for address in dict.fromkeys(request.GET.getlist("r")[:MOST_REGIONS]):
+        parts = urlsplit(address) if len(address) <= REGION else None
+        if parts is None or parts.scheme or parts.netloc or "part" not in QueryDict(parts.query):
+            continue
+        try:
+            match = resolve(parts.path)
+        except Resolver404:
+            continue
+        if match.func.__module__.startswith("relays.views.") and match.func is not live:
+            found.append(address)
+    return tuple(found)
+
+
+def look_of(request: HttpRequest, who: Viewer) -> Look:
+    """How this viewer reads regions: as if each had been asked for by the page, by the same views."""
+    user, cookies = request.user, dict(request.COOKIES)
+    kept = ("HTTP_ACCEPT_LANGUAGE", "HTTP_HOST", "SERVER_NAME", "SERVER_PORT")
+    meta = {name: value for name, value in request.META.items() if name in kept}
+
+    def render(address: str) -> Made | None:
+        parts = urlsplit(address)
+        asked = HttpRequest()
+        asked.method, asked.path, asked.path_info = "GET", parts.path, parts.path
+        asked.META = {**meta, "REQUEST_METHOD": "GET", "PATH_INFO": parts.path, "QUERY_STRING": parts.query}
+        asked.GET, asked.COOKIES = QueryDict(parts.query), cookies
+        asked.user = user
+        asked.resolver_match = match = resolve(parts.path)
+        answer = reading.middleware(lambda one: match.func(one, *match.args, **match.kwargs))
+        try:
+            response = only_visible(answer(asked))
+        except (Http404, PermissionDenied, BadRequest):
+            return None
+        topics = getattr(response, "topics", None)
+        if response.status_code != 200 or topics is None:
+            return None
+        return Made(response["ETag"], region_event(address, response), topics)
+
+    return Look((who.rights, *reading.key()), render)
+
+
+def region_event(address: str, response: HttpResponseBase) -> bytes:
+    """A region as an event: its address as the page wrote it, so that the page finds it; never a raw line end."""
+    body = bytes(getattr(response, "content", b"")).decode()
+    told = {"region": address, "etag": response["ETag"], "type": response["Content-Type"], "body": body}
+    return b"event: region\ndata: " + json.dumps(told, ensure_ascii=False).encode() + b"\n\n"
+
+
+def _asked(request: HttpRequest) -> tuple[Viewer, frozenset[str], Sequence[str], Look]:
+    who = viewer_of(request)
+    return who, asked_topics(request), asked_regions(request), look_of(request, who)
+
+
 @require_GET
 async def live(request: HttpRequest) -> HttpResponseBase:
     """204 where streams are not served (no ASGI): the page polls; 429 above the cap of streams of one user."""
-    viewer = await sync_to_async(viewer_of)(request)
-    topics = asked_topics(request)
+    viewer, topics, regions, look = await sync_to_async(_asked)(request)
     if not isinstance(request, ASGIRequest):
         return HttpResponse(status=204)
     at = hub()
     try:
-        listener = at.join(viewer.user_id, topics)
+        listener = at.join(viewer.user_id, topics, regions, look)
     except TooManyListeners:
         return HttpResponse(
             f"{CAP} live pages of this user are open already; this page polls.",

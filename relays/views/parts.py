@@ -94,4 +94,5 @@ def part_response(
         response = HttpResponse(rendered.html)
     response["ETag"] = rendered.etag
     response["Cache-Control"] = "private, no-cache"
+    response.topics = frozenset(topics)  # type: ignore[attr-defined]  # what a live page gives it again for
     return response

@@ -62,12 +62,14 @@
     else zoom(String(to[0]));
   }
   function number(event) { var text = event.annotation && event.annotation.text; if (/^\d+$/.test(text || '') && !leg()) zoom(text); }
-  element.addEventListener('rs-drawn', function () {
+  function hook() {
     if (hooked || !element.on) return;
     hooked = true;
     element.on('plotly_click', go);
     element.on('plotly_clickannotation', number);
-  });
+  }
+  element.addEventListener('rs-drawn', hook);
+  hook();                                    // it is drawn before this file is read
 
   /* ---- the baseline's window ---- */
   function base() { return (element.data || []).map(function (one) { return one.name; }).indexOf('baseline'); }
@@ -83,7 +85,7 @@
   }
   document.addEventListener('click', function (event) { if (event.target.closest('[data-flat-base]')) toggle(said('base') !== '1', true); });
   document.addEventListener('htmx:afterSettle', pressed);
-  pressed();
+  if (said('base') === '1') toggle(true, false); else pressed();
 
   /* ---- live: what is new is added; whatever else changed is drawn anew (zoom and baseline stay) ---- */
   function whole() { window.rsCharts.fetchFresh(element); }

@@ -1,6 +1,7 @@
-/* Live pages: hear which topic changed, then fetch and morph the regions that show it.
-   body[data-live] is the address of the stream, body[data-topics] what this page shows. Events on body:
-   `rs:<topic>` for each topic that changed, and `rs-refresh` for a region that shows several of them. */
+/* Live pages: the stream hands over the regions that this page shows when they change, and they are morphed in. What the
+   stream does not hand over, or all of it while there is no stream, is fetched. body[data-live] is the address of the
+   stream, body[data-topics] what this page shows. Events on body: `rs:<topic>` for each topic that changed, and
+   `rs-refresh` for a region that shows several of them; `rs-regions` is for the page to say that it shows others now. */
 (function () {
   'use strict';
   var body = document.body, sign = document.querySelector('.live');
@@ -34,6 +35,58 @@
     copy.querySelectorAll('time').forEach(function (time) { time.remove(); });
     return copy.textContent.replace(/\s+/g, ' ').trim();
   }
+
+  /* ---- regions that the stream hands over; charts take theirs as data ---- */
+  var pushed = [], asked = '';
+  function shown() {
+    var list = [];
+    document.querySelectorAll('[hx-get][hx-trigger*="rs:"], [hx-get][hx-trigger*="rs-refresh"]').forEach(function (one) { list.push(one.getAttribute('hx-get')); });
+    document.querySelectorAll('[data-chart][data-topic]').forEach(function (one) { list.push(one.dataset.tail || one.dataset.src); });
+    return list.filter(function (one, n) { return one && list.indexOf(one) === n; }).slice(0, 16);
+  }
+  window.rsPushed = function (address) { return !lost && source !== null && pushed.indexOf(address) >= 0; };
+  function put(event) {
+    var told = JSON.parse(event.data);
+    up();
+    if (pushed.indexOf(told.region) < 0) pushed.push(told.region);
+    if (told.type.indexOf('json') >= 0) {
+      document.querySelectorAll('[data-chart][data-topic]').forEach(function (one) {
+        if ((one.dataset.tail || one.dataset.src) === told.region) one.dispatchEvent(new CustomEvent('rs-data', { detail: { text: told.body, etag: told.etag } }));
+      });
+      return;
+    }
+    document.querySelectorAll('[hx-get]').forEach(function (one) {
+      if (one.getAttribute('hx-get') !== told.region || one.dataset.etag === told.etag) return;
+      var id = one.id;
+      htmx.swap(one, told.body, { swapStyle: 'morph', swapDelay: 0, settleDelay: 0 }, { contextElement: one });
+      var now = id ? document.getElementById(id) : one;
+      if (now) now.dataset.etag = told.etag;
+    });
+  }
+  document.addEventListener('htmx:beforeRequest', function (event) {
+    var by = event.detail.requestConfig && event.detail.requestConfig.triggeringEvent;
+    if (by && /^rs[:-]/.test(by.type) && window.rsPushed(event.detail.elt.getAttribute('hx-get'))) event.preventDefault();
+  });
+  /* what a page shows may become another: a zoom, a tab, a region that came with a region */
+  var regions = 0;
+  function changed() {
+    clearTimeout(regions);
+    regions = setTimeout(function () { if (source && shown().join(' ') !== asked) listen(); }, 250);
+  }
+  body.addEventListener('rs-regions', changed);
+  document.addEventListener('htmx:afterSettle', changed);
+
+  /* ---- what changed is said to those who do not see it, in the page's own words ---- */
+  var announce = document.getElementById('announce'), heard = {};
+  function tell() {
+    document.querySelectorAll('[data-announce]').forEach(function (one) {
+      var name = one.dataset.announce, words = one.textContent.replace(/\s+/g, ' ').trim();
+      if (heard[name] !== undefined && heard[name] !== words && announce) announce.textContent = words;
+      heard[name] = words;
+    });
+  }
+  document.addEventListener('htmx:afterSettle', tell);
+  tell();
 
   /* ---- regions: a part that did not change is not sent again ---- */
   document.addEventListener('htmx:configRequest', function (event) {
@@ -91,8 +144,12 @@
 
   function listen() {
     if (source) source.close();
-    source = new EventSource(body.dataset.live + '?topics=' + encodeURIComponent(topics.join(',')));
-    source.addEventListener('hello', function () { up(); fire(topics); });   // whatever changed before we listened
+    var list = shown();
+    asked = list.join(' ');
+    pushed = [];
+    source = new EventSource(body.dataset.live + '?topics=' + encodeURIComponent(topics.join(',')) + list.map(function (one) { return '&r=' + encodeURIComponent(one); }).join(''));
+    source.addEventListener('hello', function () { up(); setTimeout(function () { fire(topics); }, 1000); });   // what it does not hand over may have changed before
+    source.addEventListener('region', put);
     source.addEventListener('alive', up);
     source.addEventListener('change', function (event) { up(); fire(JSON.parse(event.data).topics); });
     source.addEventListener('bye', function (event) { stop(JSON.parse(event.data).why); });

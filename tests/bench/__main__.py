@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench import backtest, batons, carryover, legs, pointers, sessions
+from tests.bench import backtest, batons, carryover, legs, live, pointers, sessions
 from tests.bench.table import Row, as_json, text
 from tests.bench.world import git, house
 
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="where the values go (default: a file in the temporary folder)")
     parser.add_argument(
         "--only",
-        choices=("pointers", "batons", "carryover", "backtest", "legs", "sessions"),
+        choices=("pointers", "batons", "carryover", "backtest", "legs", "sessions", "live"),
         help="one kind of measurement",
     )
     options = parser.parse_args(arguments)
@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "carryover": lambda: carryover.rows(100_000, 1 if quick else 5),
             "backtest": backtest.rows,
             "legs": lambda: legs.rows(folder, 3 if quick else 20, 2 if quick else 6),
+            "live": lambda: live.rows(folder, *((20, 4, 15) if quick else (300, 20, 200))),
             "sessions": lambda: sessions.rows(folder, *((4, 8, 1, 30, 300) if quick else (200, 1_000, 3))),
         }
         for name, measure in kinds.items():

@@ -9,11 +9,13 @@ from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group, User
 from django.contrib.sessions.models import Session
 from django.db import OperationalError
+from django.http import QueryDict
 from django.test import AsyncClient, Client
 
 from relays import live
 from relays.live import CAP, Hub, TooManyListeners, Viewer, changed_since, stream, why_not
-from tests.web_builders import bump, make_user
+from relays.views import live_view
+from tests.web_builders import bump, make_relay, make_user
 
 ClientOf = Callable[..., Client]
 FEW = 0.01
@@ -249,3 +251,76 @@ def test_the_stream_needs_sign_in_a_role_and_get(client_of: ClientOf) -> None:
     assert Client().get("/live/?topics=inbox").status_code == 302
     assert client_of().get("/live/?topics=inbox").status_code == 403
     assert client_of("admin").post("/live/?topics=inbox").status_code == 405
+
+
+# ---- regions that are handed over ----
+
+
+def test_a_region_is_rendered_once_for_all_who_look_alike_and_only_when_it_changed() -> None:
+    rendered: list[tuple[str, str]] = []
+    text = {"/a": "one", "/b": "same"}
+
+    def look(who: str) -> live.Look:
+        def render(region: str) -> live.Made | None:
+            rendered.append((who, region))
+            if region == "/gone":
+                return None
+            return live.Made(text[region], f"{who} {text[region]};".encode(), frozenset({"relay:1"}))
+
+        return live.Look((who,), render)
+
+    async def run() -> None:
+        numbers = Numbers()
+        hub = Hub(numbers.read, FEW)
+        pages = [hub.join(n, frozenset({"relay:1", "inbox"}), ("/a", "/b", "/gone"), look("reader")) for n in range(40)]
+        other = hub.join(99, frozenset({"relay:1"}), ("/a",), look("admin"))
+        await asyncio.sleep(10 * FEW)
+        assert sorted(rendered) == [("admin", "/a"), ("reader", "/a"), ("reader", "/b"), ("reader", "/gone")]
+        assert {page.take_regions() for page in pages} == {b"reader one;reader same;"}
+        assert other.take_regions() == b"admin one;"
+        rendered.clear()
+        text["/a"] = "two"
+        numbers.change("relay:1")
+        await asyncio.sleep(10 * FEW)
+        assert rendered.count(("reader", "/a")) == rendered.count(("admin", "/a")) == 1
+        assert {page.take_regions() for page in pages} == {b"reader two;"}, "what did not change is not given again"
+        rendered.clear()
+        numbers.change("inbox")
+        await asyncio.sleep(10 * FEW)
+        assert [region for _, region in rendered] == ["/gone"], "what does not depend on a topic is not looked at"
+
+    asyncio.run(run())
+
+
+def test_a_region_that_fails_leaves_the_others_as_they_are() -> None:
+    def render(region: str) -> live.Made | None:
+        if region == "/bad":
+            raise ZeroDivisionError
+        return live.Made("1", b"good;", frozenset())
+
+    async def run() -> None:
+        hub = Hub(Numbers().read, FEW)
+        page = hub.join(1, frozenset({"inbox"}), ("/bad", "/good"), live.Look((), render))
+        await asyncio.sleep(10 * FEW)
+        assert page.take_regions() == b"good;"
+
+    asyncio.run(run())
+
+
+@pytest.mark.django_db
+def test_regions_are_parts_of_our_pages_as_this_viewer_may_see_them(client_of: ClientOf) -> None:
+    relay = make_relay()
+    client = client_of("manager")
+    request = client.get(f"/relays/{relay.pk}/?part=head").wsgi_request
+    request.GET = QueryDict(
+        f"r=/relays/{relay.pk}/?part=kpis&r=/relays/nobody/?part=kpis&r=//elsewhere/?part=a&r=/healthz&r=/live/?part=a"
+        f"&r=/relays/{relay.pk}/&r=/nowhere/?part=a"
+    )
+    assert live_view.asked_regions(request) == (f"/relays/{relay.pk}/?part=kpis", "/relays/nobody/?part=kpis")
+    look = live_view.look_of(request, live_view.viewer_of(request))
+    made = look.render(f"/relays/{relay.pk}/?part=kpis")
+    assert made is not None and made.topics == {f"relay:{relay.pk}"}
+    told = json.loads(made.event.partition(b"data: ")[2])
+    answer = client.get(f"/relays/{relay.pk}/?part=kpis")
+    assert (told["body"], told["etag"]) == (answer.content.decode(), answer["ETag"]), "the same as if it had been asked"
+    assert look.render("/relays/nobody/?part=kpis") is None
