@@ -70,7 +70,7 @@ def load_gate(request: HttpRequest, pk: int) -> GateEpisode:
     require(request, READ)
     gate = None
     if 0 < pk < 2**63:
-        gate = GateEpisode.objects.select_related("relay__owner", "leg").filter(pk=pk).first()
+        gate = GateEpisode.objects.select_related("relay__owner", "relay__reviewers", "leg").filter(pk=pk).first()
     if gate is None:
         raise Http404(_("There is no gate %(pk)s. What waits for a person is on the page Needs you.") % {"pk": pk})
     return gate

@@ -153,7 +153,9 @@ def matching(query: Query) -> QuerySet[Decision]:
 
 
 def _midnight(day: str, later: int = 0) -> datetime:
-    return timezone.make_aware(datetime.combine(date.fromisoformat(day) + timedelta(days=later), time()))
+    return datetime.combine(
+        date.fromisoformat(day) + timedelta(days=later), time(), tzinfo=timezone.get_default_timezone()
+    )
 
 
 def decisions_page(query: Query) -> DecisionsPage:

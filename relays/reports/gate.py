@@ -8,12 +8,15 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 from django.db.models import QuerySet
+from django.utils.text import capfirst
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 
 from relays.core import budget, externalize
 from relays.core.baton import read
@@ -35,29 +38,34 @@ from relays.models import (
     Tombstone,
     Verification,
 )
-from relays.reports import approvals
 from relays.reports.asked import Asked, asked
+from relays.reports.cold import ColdPrefix, cold_prefixes
+from relays.reports.decisions import Row, row_of
+from relays.reports.figures import whole
+from relays.reports.gateway import Approval, Way, approvals_of, way
 from relays.reports.legs import LegRow, holds_by_leg, row
+from relays.reports.parked_times import parked_times
+from relays.reports.reviewers import Deciders, deciders
+from relays.reports.rules import rules_of
 from relays.stores.base import StoreUnavailable
 from relays.stores.git import GitStore
 
-STEPS = (GateState.WAITING, GateState.APPROVED, GateState.REQUESTED, GateState.DISPATCHED, GateState.CONFIRMED)
 FACTS = 60
-PATHS = 100
+QUESTIONS = 250
 
 _CAUSES = {
-    Cause.CEILING: "reached its ceiling",
-    Cause.OVERRUN: "ran past its ceiling",
-    Cause.AGENT_EXIT: "ended by itself",
-    Cause.AGENT_CRASH: "ended because its agent crashed",
-    Cause.SILENCE: "went silent",
-    Cause.SUPERVISOR_CRASH: "ended because its supervisor crashed",
-    Cause.PARK_NOW: "was parked at once",
-    Cause.STOP: "was stopped",
-    Cause.SIGN_IN: "ended because its agent's sign-in was lost",
-    Cause.HOST_LOST: "ended because its host was lost",
-    Cause.ENVELOPE: "ended because the envelope was spent",
-    Cause.START_FAILED: "did not start",
+    Cause.CEILING: gettext_lazy("reached its ceiling"),
+    Cause.OVERRUN: gettext_lazy("ran past its ceiling"),
+    Cause.AGENT_EXIT: gettext_lazy("ended by itself"),
+    Cause.AGENT_CRASH: gettext_lazy("ended because its agent crashed"),
+    Cause.SILENCE: gettext_lazy("went silent"),
+    Cause.SUPERVISOR_CRASH: gettext_lazy("ended because its supervisor crashed"),
+    Cause.PARK_NOW: gettext_lazy("was parked at once"),
+    Cause.STOP: gettext_lazy("was stopped"),
+    Cause.SIGN_IN: gettext_lazy("ended because its agent's sign-in was lost"),
+    Cause.HOST_LOST: gettext_lazy("ended because its host was lost"),
+    Cause.ENVELOPE: gettext_lazy("ended because the envelope was spent"),
+    Cause.START_FAILED: gettext_lazy("did not start"),
 }
 _NEEDS_LIMIT = frozenset({Ask.BUDGET_EXHAUSTED})
 
@@ -95,14 +103,6 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One state of the episode on its way: `place` is was, now or "" (ahead)."""
-
-    state: str
-    place: str
-
-
-@dataclass(frozen=True, slots=True)
 class GatePage:
     """The page's data. Counts are exact; lists are capped where they say so."""
 
@@ -126,14 +126,19 @@ class GatePage:
     next_action: str
     candidates: tuple[tuple[str, str], ...]
     questions: tuple[Question, ...]
-    decisions: tuple[Decision, ...]
-    have: int
+    questions_more: int
+    decisions: tuple[Row, ...]
+    approvals: tuple[Approval, ...]
     need: int
     others: int
-    steps: tuple[Step, ...]
-    ended: str
+    way: Way
+    deciders: Deciders
+    expires_at: datetime | None  # None: it waits for as long as it takes
+    parked_for: timedelta  # all the time that this relay has waited for people
+    cold: ColdPrefix | None  # None: no leg of it has called a model
     shown: Shown
     needs_limit: bool
+    on_approve: bool  # the last approval requests the resume; else an operator resumes
     host_lost: bool
     asked: Asked | None  # None: a stop, which asks nothing but to look
 
@@ -146,6 +151,44 @@ class GatePage:
     def limit_example(self) -> str:
         """How new limits are written, for the axes that are spent where the gate asks for them."""
         return budget.limit_example(self.gate.items)
+
+    @property
+    def state_word(self) -> str:
+        return _(str(self.gate.state))
+
+    @property
+    def decided_by(self) -> str:
+        """Who brought it where it is; "" where the machine did."""
+        if self.way.ended is not None:
+            return self.way.ended.by
+        taken = [step for step in self.way.steps if step.place]
+        return next((step.by for step in reversed(taken) if step.by), "")
+
+    @property
+    def question_count(self) -> int:
+        return len(self.questions) + self.questions_more
+
+    @property
+    def resumes(self) -> bool:
+        """Whether one more approval lets the next leg start, so that the button may say it."""
+        alone = self.have + 1 >= self.need and not self.others
+        return alone and self.on_approve and not self.confirms and self.gate.blocks == NEXT_LEG
+
+    @property
+    def short(self) -> str:
+        """In words, where fewer people may approve than the policy wants; "" where they are enough."""
+        able = {*self.deciders.approving, *(one.name for one in self.approvals)}
+        if not self.waiting or len(able) >= self.need:
+            return ""
+        return _("%(need)d approvals are wanted and %(able)d may approve: an admin adds somebody.") % {
+            "need": self.need,
+            "able": len(able),
+        }
+
+    @property
+    def have(self) -> int:
+        """Different people whose approval counts."""
+        return len(self.approvals)
 
     @property
     def open(self) -> bool:
@@ -175,7 +218,7 @@ def branch_tip(relay: Relay) -> tuple[str, str]:
         tip = store(relay).tip(relay.branch)
     except StoreUnavailable as error:
         return "", error.evidence
-    return (tip, "") if tip else ("", f"the branch {relay.branch} is gone")
+    return (tip, "") if tip else ("", _("the branch %(branch)s is gone") % {"branch": relay.branch})
 
 
 def seen_digest(gate: GateEpisode, tip: str) -> str:
@@ -228,14 +271,20 @@ def headline(gate: GateEpisode, leg: Leg | None) -> str:
     """The finding in one sentence, made from records only."""
     word = token(gate.token)
     if gate.token == Reason.PARKED_UNSAFE and leg is not None:
-        how = _CAUSES.get(Cause(leg.cause)) if leg.cause in set(Cause) else None
-        at = f" at {leg.peak_tokens:,} tokens" if leg.cause in (Cause.CEILING, Cause.OVERRUN) else ""
-        return f"Leg {leg.number} {how or 'ended'}{at} without a safe point"
+        how = _CAUSES[Cause(leg.cause)] if leg.cause in set(Cause) else _("ended")
+        values = {"leg": leg.number, "how": how, "tokens": whole(leg.peak_tokens)}
+        if leg.cause in (Cause.CEILING, Cause.OVERRUN):
+            return _("Leg %(leg)d %(how)s at %(tokens)s tokens without a safe point") % values
+        return _("Leg %(leg)d %(how)s without a safe point") % values
     if gate.token == Reason.NO_PROGRESS:
-        run = gate.relay.empty_run
-        upto = f", up to leg {leg.number}" if leg else ""
-        return f"{run} legs in a row without verified progress{upto}" if run > 1 else f"No verified progress{upto}"
-    return word.meaning[:1].upper() + word.meaning[1:] + (f" (leg {leg.number})" if leg else "")
+        run, at = gate.relay.empty_run, leg.number if leg else 0
+        if run > 1 and leg:
+            return _("%(run)d legs in a row without verified progress, up to leg %(leg)d") % {"run": run, "leg": at}
+        if run > 1:
+            return _("%(run)d legs in a row without verified progress") % {"run": run}
+        return _("No verified progress, up to leg %(leg)d") % {"leg": at} if leg else _("No verified progress")
+    said = capfirst(_(word.meaning))
+    return _("%(what)s (leg %(leg)d)") % {"what": said, "leg": leg.number} if leg else said
 
 
 def gate_page(gate: GateEpisode, now: datetime, tip: str, problem: str = "") -> GatePage:
@@ -259,7 +308,8 @@ def gate_page(gate: GateEpisode, now: datetime, tip: str, problem: str = "") -> 
     decisions = list(Decision.objects.filter(gate=gate).select_related("actor").order_by("seq"))
     carried = read(baton.text).baton if baton else None
     next_action = carried.next_action if carried else ""
-    steps, ended = _steps(gate)
+    questions, questions_more = _questions(carried.open_questions if carried else (), leg)
+    rules = rules_of(relay)
     digest = _digest(gate, tip, baton, verification, [(check.path, check.verdict) for check in checks])
     return GatePage(
         gate=gate, relay=relay, word=token(gate.token), headline=headline(gate, leg),
@@ -271,20 +321,16 @@ def gate_page(gate: GateEpisode, now: datetime, tip: str, problem: str = "") -> 
         unresolved=tuple(check for check in checks if check.verdict != "verified"),
         resolved=sum(check.verdict == "verified" for check in checks), next_action=next_action,
         candidates=_candidates(named, next_action, carried.leg if carried else None, leg),
-        questions=_questions(carried.open_questions if carried else (), leg),
-        decisions=tuple(decisions), have=_approvals(gate, decisions, digest, tip, baton), need=_wanted(relay),
-        others=_others(gate), steps=steps, ended=ended, shown=Shown(baton, verification, tip, problem, digest),
-        needs_limit=gate.token in _NEEDS_LIMIT, host_lost=bool(leg and leg.cause == Cause.HOST_LOST),
+        questions=questions, questions_more=questions_more, decisions=tuple(row_of(one) for one in decisions),
+        approvals=approvals_of(gate, decisions, digest=digest, tip=tip, baton=baton), need=rules.approvals,
+        others=_others(gate), way=way(gate), deciders=deciders(relay, rules.four_eyes),
+        expires_at=gate.state_at + rules.gate_expiry if rules.gate_expiry else None,
+        parked_for=parked_times({relay.pk: relay}, now)[relay.pk], cold=cold_prefixes([relay], now).get(relay.pk),
+        shown=Shown(baton, verification, tip, problem, digest),
+        needs_limit=gate.token in _NEEDS_LIMIT, on_approve=rules.resume == "on_approve",
+        host_lost=bool(leg and leg.cause == Cause.HOST_LOST),
         asked=asked(gate, carried, checks),
     )  # fmt: skip
-
-
-def _steps(gate: GateEpisode) -> tuple[tuple[Step, ...], str]:
-    """The way of an episode; `ended` is refused, expired or superseded where it left it."""
-    if gate.state not in STEPS:
-        return tuple(Step(state, "was" if state == GateState.WAITING else "") for state in STEPS), gate.state
-    at = STEPS.index(GateState(gate.state))
-    return tuple(Step(state, "now" if n == at else "was" if n < at else "") for n, state in enumerate(STEPS)), ""
 
 
 def _loose(leg: Leg) -> QuerySet[Fact]:
@@ -324,9 +370,9 @@ def _dirty(leg: Leg | None, boundary: Boundary | None) -> tuple[str, ...]:
     """Paths that were neither committed nor parked when the leg was judged."""
     found = _recorded(leg).get("dirty")
     if isinstance(found, list):
-        return tuple(str(path) for path in found[:PATHS])
+        return tuple(str(path) for path in found)
     if boundary and boundary.hold == Hold.TREE_DIRTY_UNPARKED:
-        return tuple(str(path) for path in boundary.hold_detail[:PATHS])
+        return tuple(str(path) for path in boundary.hold_detail)
     return ()
 
 
@@ -337,36 +383,34 @@ def _candidates(
     found: dict[str, str] = {}
     last = _recorded(leg).get("candidates") or (named.next_actions if named else ())
     for text in choose_next_action([str(one) for one in last]).candidates:
-        found.setdefault(text, f"named by leg {leg.number}" if leg else "")
+        found.setdefault(text, _("named by leg %(leg)d") % {"leg": leg.number} if leg else "")
     if carried:
-        found.setdefault(carried, f"from the baton of leg {carried_leg}")
+        found.setdefault(carried, _("from the baton of leg %(leg)s") % {"leg": carried_leg})
     return tuple(list(found.items())[:12])
 
 
-def _questions(carried: Sequence[str], leg: Leg | None) -> tuple[Question, ...]:
+def _questions(carried: Sequence[str], leg: Leg | None) -> tuple[tuple[Question, ...], int]:
+    """The first of them, and how many there are beside those."""
     found: dict[str, Question] = {}
     for entry in carried:
         pointer, label = parse_entry(entry)
         ref = str(pointer) if pointer else label
         found.setdefault(ref, Question(ref, label or ref, pointer is not None))
     if leg is not None:
-        for fact in Fact.objects.filter(leg=leg, kind=Fact.Kind.OPEN_QUESTION).order_by("seq")[:FACTS]:
-            ref = fact.backing or fact.label
-            found.setdefault(ref, Question(ref, fact.label, bool(fact.backing)))
-    return tuple(list(found.values())[:64])
+        asked_here = Fact.objects.filter(leg=leg, kind=Fact.Kind.OPEN_QUESTION).order_by("seq")
+        for backing, label in asked_here.values_list("backing", "label"):
+            ref = backing or label
+            found.setdefault(ref, Question(ref, label, bool(backing)))
+    return tuple(list(found.values())[:QUESTIONS]), max(len(found) - QUESTIONS, 0)
 
 
-def _wanted(relay: Relay) -> int:
-    wanted = relay.policy.get("approvals") if isinstance(relay.policy, dict) else None
-    return wanted if isinstance(wanted, int) and wanted > 0 else 1
-
-
-def _approvals(gate: GateEpisode, decisions: Sequence[Decision], digest: str, tip: str, baton: Baton | None) -> int:
-    """Different people whose approval stands for what is shown; once decided, those of the round that decided."""
-    if gate.state != GateState.WAITING:
-        turns = [(one.actor_id, one.detail.get("round")) for one in decisions if one.act == "approve"]
-        return len({actor for actor, turn in turns if turn == gate.round})
-    return len(approvals.standing(gate, decisions, seen=digest, tip=tip, baton=baton))
+def decided_before(gate: GateEpisode, actor: int, act: str, seen: str, comment: str) -> int | None:
+    """The number of the decision that this person made with this very form, if they made one."""
+    name = "refuse" if act == "refuse_stop" else act
+    rows = Decision.objects.filter(gate=gate, actor=actor, act=name, comment=comment)
+    if name != "reopen":
+        rows = rows.filter(seen=seen).exclude(seen="")
+    return rows.order_by("-seq").values_list("seq", flat=True).first()
 
 
 def _others(gate: GateEpisode) -> int:

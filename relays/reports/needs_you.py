@@ -4,7 +4,7 @@ Interface, page 1: "gate episodes that wait, oldest first, with reason token, fi
 cold prefix will cost on resume; count in the title of every page. Below it running relays with a sparkline each."
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import PurePath
@@ -13,6 +13,7 @@ from django.db.models import Exists, OuterRef
 
 from relays.core.vocabulary import token
 from relays.models import OPEN_GATES, Decision, GateEpisode, GateState, Relay, RelayStatus
+from relays.reports.parked_times import parked_times
 from relays.reports.relays import RelayRow, relay_rows, with_token
 
 MOST_GATES = 100
@@ -106,31 +107,6 @@ def needs_you(now: datetime) -> NeedsYou:
         last_decision=LastDecision(last.at, last.actor.get_username(), last.act) if last else None,
         marks=next(iter(marks)) if len(marks) == 1 else None,
     )
-
-
-def parked_times(relays: dict[str, Relay], now: datetime) -> dict[str, timedelta]:
-    """How long each relay has waited for people in all: the union of its gate episodes and of its present park.
-
-    One query. Two episodes that were open at the same time count once.
-    """
-    spans: dict[str, list[tuple[datetime, datetime]]] = {relay_id: [] for relay_id in relays}
-    rows = GateEpisode.objects.filter(relay_id__in=relays).values_list("relay_id", "opened_at", "state_at", "state")
-    for relay_id, opened, changed, state in rows:
-        spans[relay_id].append((opened, now if state in OPEN_GATES else changed))
-    for relay_id, relay in relays.items():
-        if relay.status == RelayStatus.PARKED:
-            spans[relay_id].append((relay.status_at, now))
-    return {relay_id: _union(of_relay) for relay_id, of_relay in spans.items()}
-
-
-def _union(spans: Iterable[tuple[datetime, datetime]]) -> timedelta:
-    total, end = timedelta(0), None
-    for start, stop in sorted(spans):
-        begin = start if end is None else max(start, end)
-        if stop > begin:
-            total += stop - begin
-        end = stop if end is None else max(end, stop)
-    return total
 
 
 def _gate_row(gate: GateEpisode, parked: timedelta, now: datetime) -> GateRow:

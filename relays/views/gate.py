@@ -7,18 +7,21 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.text import capfirst
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from relays import access
 from relays.actions import decide as deciding
-from relays.actions.base import ChangedSinceSeen, NotPermitted, Refused, Usage
+from relays.actions import reviewers as choosing
+from relays.actions.base import ChangedSinceSeen, NotLegalNow, NotPermitted, Refused, Usage
 from relays.core import settling
 from relays.core.vocabulary import Ask
 from relays.models import GateEpisode
-from relays.reports import diffs
+from relays.reports import diffs, parked, reviewers
 from relays.reports import gate as report
 from relays.reports.asked import Subject
-from relays.reports.roles import REVIEW
+from relays.reports.roles import ADMINISTER, READ, REVIEW
 from relays.views.parts import part_response
 from relays.views.relay import actor_of
 
@@ -38,14 +41,16 @@ def gate(request: HttpRequest, pk: int) -> HttpResponse:
     return part_response(
         request,
         "relays/gate/_state.html",
-        lambda: _state(found, request.GET.get("seen", "")),
+        lambda: _state(found, request.GET.get("seen", ""), had_form=request.GET.get("form") == "1"),
         (f"relay:{found.relay_id}", "inbox"),
     )
 
 
-def _state(found: GateEpisode, seen: str) -> dict[str, object]:
+def _state(found: GateEpisode, seen: str, *, had_form: bool) -> dict[str, object]:
+    """`had_form`: the page that asks shows the buttons; decided elsewhere, they give way to a word that says so."""
     page = report.gate_page(found, timezone.now(), *report.branch_tip(found.relay))
-    return {"page": page, "seen": seen, "changed": page.waiting and seen != page.shown.digest, "here": _here(found)}
+    changed = page.waiting and seen != page.shown.digest
+    return {"page": page, "seen": seen, "changed": changed, "here": _here(found), "had_form": had_form}
 
 
 def _here(found: GateEpisode) -> str:
@@ -57,15 +62,17 @@ def _page(
 ) -> HttpResponse:
     page = report.gate_page(found, timezone.now(), *report.branch_tip(found.relay))
     relay, leg = found.relay, page.leg
-    commits = parked = None
+    commits = stored = None
+    tree = parked.parked(relay, "", "", page.dirty)
     if leg is not None:
         row = relay.legs.get(number=leg.number)
+        base = row.end_sha or row.cursor_sha
         if row.cursor_sha and row.end_sha and row.cursor_sha != row.end_sha:
-            commits = diffs.between(relay, row.cursor_sha, row.end_sha, f"Commits of leg {leg.number}")
+            label = _("Commits of leg %(leg)d") % {"leg": leg.number}
+            commits = diffs.between(relay, row.cursor_sha, row.end_sha, label)
         if row.wip_sha:
-            parked = diffs.between(
-                relay, row.end_sha or row.cursor_sha, row.wip_sha, f"Parked work of leg {leg.number}"
-            )
+            stored = diffs.between(relay, base, row.wip_sha, _("Parked work of leg %(leg)d") % {"leg": leg.number})
+        tree = parked.parked(relay, base, row.wip_sha, page.dirty)
     context = {
         "page": page,
         "relay": relay,
@@ -76,12 +83,43 @@ def _page(
         "asked": _asked(page, typed.get("answers")),
         "subjects": _subjects(page, typed.get("said")),
         "commits": commits,
-        "parked": parked,
-        "may_review": access.may(request.user, REVIEW),
+        "parked": stored,
+        "tree": tree,
         "own_relay": relay.owner_id == request.user.pk,
+        "approve_word": page.asked.approve if page.asked else _("Approve"),
+        "refuse_word": page.asked.refuse if page.asked else _("Refuse"),
+        **_viewer(request, page),
         **notice,
     }
     return render(request, "relays/gate/page.html", context, status=status)
+
+
+def _viewer(request: HttpRequest, page: report.GatePage) -> dict[str, object]:
+    """What this person may do here, and why not what they may not. The act itself judges again."""
+    name, who = request.user.get_username(), page.deciders
+    reviews, member = access.may(request.user, REVIEW), not who.group or name in who.names
+    why_not = why_not_approve = ""
+    if not reviews:
+        why_not = _("A reviewer decides here; you can read.")
+    elif not member:
+        why_not = _("Only the group %(group)s decides on this relay: %(names)s. You can read.") % {
+            "group": who.group,
+            "names": ", ".join(who.names[:8]) or "—",
+        }
+    elif name == who.bound:
+        why_not_approve = _("You started this relay, so another reviewer approves it (four eyes): %(names)s.") % {
+            "names": ", ".join(who.approving[:8]) or "—"
+        }
+    elif any(one.name == name for one in page.approvals):
+        why_not_approve = _("You have approved it; somebody else approves too.")
+    admin = access.may(request.user, ADMINISTER)
+    return {
+        "may_decide": reviews and member,
+        "why_not": why_not,
+        "why_not_approve": why_not_approve,
+        "may_give": page.waiting and (admin or (reviews and member and name != who.bound)),
+        "groups": reviewers.groups(),
+    }
 
 
 def _asked(page: report.GatePage, answers: object) -> list[tuple[report.Question, str]]:
@@ -125,7 +163,10 @@ def _said(form: QueryDict) -> settling.Settling:
 
 @require_POST
 def decide(request: HttpRequest, pk: int) -> HttpResponse:
-    """Approve, refuse or reopen. What changed meanwhile comes back as a fresh page with all that was typed."""
+    """Approve, refuse or reopen. What changed meanwhile comes back as a fresh page with all that was typed.
+
+    The same form sent twice (a double click, a page that was sent again) is one decision: the second says which.
+    """
     found = access.load_gate(request, pk)
     access.require(request, REVIEW)
     form = request.POST
@@ -135,20 +176,63 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
     except NotPermitted as refusal:
         return _page(request, access.load_gate(request, pk), typed, status=403, refused_line=str(refusal))
     except ChangedSinceSeen as change:
-        return _page(request, access.load_gate(request, pk), typed, status=409, changed_line=str(change))
+        return _again(request, found, form) or _page(
+            request, access.load_gate(request, pk), typed, status=409, changed_line=str(change)
+        )
+    except NotLegalNow as refusal:
+        return _again(request, found, form) or _page(
+            request, access.load_gate(request, pk), typed, status=409, refused_line=str(refusal)
+        )
     except Refused as refusal:
         return _page(request, access.load_gate(request, pk), typed, status=400, refused_line=str(refusal))
-    note = f"; {outcome.note}" if outcome.note else ""
+    said = _("Recorded as decision %(n)d: the gate is %(state)s.") % {"n": outcome.decision, "state": _(outcome.state)}
+    if outcome.note:
+        said = f"{said} {capfirst(outcome.note)}."
     if outcome.state == "waiting" and outcome.have < outcome.need and form.get("decision") == "approve":
-        note += f"; {outcome.have} of {outcome.need} approvals"
-    messages.success(request, f"Recorded as decision {outcome.decision}: the gate is {outcome.state}{note}.")
-    response = HttpResponseRedirect(reverse("gate", args=[outcome.gate]))
+        said += " " + _("%(have)d of %(need)d approvals.") % {"have": outcome.have, "need": outcome.need}
+    messages.success(request, said)
+    return _to(outcome.gate)
+
+
+def _to(pk: int) -> HttpResponse:
+    response = HttpResponseRedirect(reverse("gate", args=[pk]))
     response.status_code = 303
     return response
 
 
+def _again(request: HttpRequest, found: GateEpisode, form: QueryDict) -> HttpResponse | None:
+    """Where this very form was decided on before: the way back to what it led to, else None."""
+    before = report.decided_before(
+        found, request.user.pk or 0, form.get("decision", ""), form.get("seen", ""), _comment(form)
+    )
+    if before is None:
+        return None
+    messages.info(request, _("That was recorded already, as decision %(n)d; it counts once.") % {"n": before})
+    return _to(found.pk)
+
+
+def _comment(form: QueryDict) -> str:
+    """Browsers send line ends as two characters; what was typed is one."""
+    return form.get("comment", "").replace("\r\n", "\n").strip()
+
+
+@require_POST
+def give(request: HttpRequest, pk: int) -> HttpResponse:
+    """Another group decides on the gate's relay from now on."""
+    found = access.load_gate(request, pk)
+    access.require(request, READ)
+    group, comment = request.POST.get("group", ""), _comment(request.POST)
+    try:
+        decision = choosing.give(actor_of(request), found.relay_id, group, comment)
+    except Refused as refusal:
+        status = 403 if isinstance(refusal, NotPermitted) else 409 if isinstance(refusal, NotLegalNow) else 400
+        return _page(request, found, {}, status=status, give_line=str(refusal), give_comment=comment)
+    messages.success(request, _("Recorded as decision %(n)d.") % {"n": decision.seq})
+    return _to(pk)
+
+
 def _decide(request: HttpRequest, found: GateEpisode, form: QueryDict) -> deciding.GateOutcome:
-    actor, seen, comment = actor_of(request), form.get("seen", ""), form.get("comment", "").strip()
+    actor, seen, comment = actor_of(request), form.get("seen", ""), _comment(form)
     decision = form.get("decision", "")
     written = form.get("next_own", "").strip()
     chosen = form.get("next", OWN if written else KEEP)

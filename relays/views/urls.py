@@ -85,6 +85,7 @@ urlpatterns: list[URLPattern] = [
     path("relays/<str:relay_id>/cost/", cost.relay_cost, name="relay_cost"),
     path("gates/<int:pk>/", gate.gate, name="gate"),
     path("gates/<int:pk>/decide/", gate.decide, name="gate_decide"),
+    path("gates/<int:pk>/reviewers/", gate.give, name="gate_reviewers"),
     path("decisions/", decisions.decisions, name="decisions"),
     path("decisions/verify/", decisions.verify, name="decisions_verify"),
     path("decisions/verify/<int:pk>/cancel/", decisions.cancel, name="decisions_cancel"),

@@ -95,7 +95,7 @@ def test_everything_needed_to_decide(story: Story) -> None:
         ("issue:#7", True),
     ]
     assert found.next_leg == 2
-    assert [step.place for step in found.steps] == ["now", "", "", "", ""]
+    assert [step.place for step in found.way.steps] == ["now", "", "", "", ""]
 
 
 def test_pointers_that_do_not_resolve_are_listed_with_their_evidence(story: Story) -> None:
@@ -172,8 +172,8 @@ def test_a_gate_without_leg_baton_or_repository_still_has_a_page() -> None:
 def test_the_way_of_an_episode(state: str, places: list[str]) -> None:
     gate = make_gate(make_relay(status="parked"), state=state)
     found = report.gate_page(gate, timezone.now(), "")
-    assert [step.place for step in found.steps] == places
-    assert found.ended == (state if state == GateState.REFUSED else "")
+    assert [step.place for step in found.way.steps] == places
+    assert (found.way.ended.state if found.way.ended else "") == (state if state == GateState.REFUSED else "")
 
 
 def test_a_baton_that_does_not_read_breaks_nothing(story: Story) -> None:
