@@ -507,7 +507,14 @@ class Page:
 
 
 def page() -> Page:
-    """Every check, made now."""
+    """Every check, made now: what is not well first, whatever group it is of."""
     groups = grouped()
-    states = [one.state for _title, found in groups for one in found]
-    return Page(groups, states.count("failed"), states.count("warning"), timezone.now())
+    bad = [one for state in ("failed", "warning") for _title, found in groups for one in found if one.state == state]
+    well = [(title, tuple(one for one in found if one not in bad)) for title, found in groups]
+    shown = [(_("What needs somebody"), tuple(bad)), *well]
+    return Page(
+        groups=tuple((title, found) for title, found in shown if found),
+        failed=sum(one.state == "failed" for one in bad),
+        warnings=sum(one.state == "warning" for one in bad),
+        at=timezone.now(),
+    )

@@ -21,7 +21,8 @@ from relays.models import (
 
 TOPIC = "maintenance"
 ACTS = 20
-ITEMS = 200  # of an act that a page names
+ITEMS = 25  # of an act that the page of all names
+MOST = 1000  # of an act that its own page names
 OPEN = (Maintenance.Status.LOOKING, Maintenance.Status.LISTED, Maintenance.Status.RUNNING)
 #: decisions that park a relay or let it go on: the newest says whose parking stands
 _PARKING = ("park", "park_now", "resume", "stop", "stop_now", "start")
@@ -153,7 +154,7 @@ def page() -> Page:
 
 def one(row: Maintenance) -> Act:
     """One act with its items, also one that has ended."""
-    return _act(row, ITEMS)
+    return _act(row, MOST)
 
 
 def _act(row: Maintenance, items: int) -> Act:
@@ -164,7 +165,9 @@ def _act(row: Maintenance, items: int) -> Act:
         draining = asked.exclude(relay__status__in=[*FINAL_STATUSES, RelayStatus.PARKED]).count()
     shown: Sequence[MaintenanceItem] = ()
     if items:
-        shown = list(row.items.select_related("relay").order_by(F("at").desc(nulls_last=True), "pk")[:items])
+        # what would go comes before what stays; of relays, what happened last comes first
+        order = ("-state", "pk") if row.kind == Maintenance.Kind.CLEAN else (F("at").desc(nulls_last=True), "pk")
+        shown = list(row.items.select_related("relay").order_by(*order)[:items])
     return Act(
         row=row,
         by=row.asked_by.get_username(),

@@ -1,14 +1,16 @@
-"""What the page Vocabulary reads: the closed set of tokens, by category, with meaning and fix. No query.
+"""What the page Vocabulary reads: every closed word with its meaning and fix, and the search in them. No query.
 
 Mission: "Closed vocabulary. Rotation and tombstone reasons are a fixed set; a relay never refuses with prose."
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from django.utils.functional import Promise
+from django.utils.translation import gettext as _now
 from django.utils.translation import gettext_lazy as _
 
+from relays.core import words
 from relays.core.vocabulary import TOKENS, TONES, Category, Token
 
 
@@ -41,3 +43,36 @@ def vocabulary() -> tuple[Group, ...]:
         Group(str(category), str(_ABOUT[category]), *TONES[category], tuple(tokens))
         for category, tokens in groupby(TOKENS.values(), key=lambda row: row.category)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search leaves: whole groups without what does not match; `shown` words of `total`."""
+
+    groups: tuple[Group, ...]
+    words: tuple[words.Group, ...]
+    shown: int
+    total: int
+    query: str
+
+
+def search(query: str) -> Found:
+    """Words whose name, meaning or fix (also as the reader reads them) hold every word of the query."""
+    wanted = query.strip()[:100].casefold().split()
+
+    def fits(*texts: str) -> bool:
+        text = " ".join([*texts, *(str(_now(one)) for one in texts if one)]).casefold()
+        return all(one in text for one in wanted)
+
+    groups = []
+    for group in vocabulary():
+        left = tuple(one for one in group.tokens if fits(one.value, one.label, one.meaning, one.fix, group.category))
+        if left:
+            groups.append(replace(group, tokens=left))
+    others = []
+    for other in words.GROUPS:
+        kept = tuple(one for one in other.words if fits(one.value, one.meaning, one.fix, other.title))
+        if kept:
+            others.append(replace(other, words=kept))
+    shown = sum(len(group.tokens) for group in groups) + sum(len(other.words) for other in others)
+    return Found(tuple(groups), tuple(others), shown, len(TOKENS) + len(words.WORDS), query.strip()[:100])

@@ -20,6 +20,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from relays.core.vocabulary import token
+from relays.core.words import find
 from relays.reports.figures import MINUS, places, whole
 
 register = template.Library()
@@ -209,6 +210,19 @@ def tok(value: str, quiet: bool = False, count: int | None = None) -> str:
         word.value,
         times,
     )
+
+
+@register.simple_tag
+def word(group: str, value: object) -> str:
+    """A cause, state or disposition, linked to its line of the page Vocabulary; what is in no set is plain text."""
+    text = str(value or "")
+    found = find(group, text)
+    if found is None:
+        return text[:80]
+    says = _("%(meaning)s. Fix: %(fix)s") if found.fix and found.fix != "none" else "%(meaning)s."
+    title = says % {"meaning": capfirst(_(found.meaning)), "fix": _(found.fix) if found.fix else ""}
+    target = f"{reverse('vocabulary')}#{found.anchor}"
+    return format_html('<a class="word" href="{}" title="{}">{}</a>', target, title, found.value)
 
 
 @register.simple_tag

@@ -24,7 +24,7 @@ MOST_TOPICS = 20
 MOST_REGIONS = 16
 REGION = 400  # characters of its address
 _TOPIC = re.compile(
-    r"inbox|relays|audit|(?:relay|cost):[A-Za-z0-9._-]{1,60}|sessions|(?:session|import|cost:session):[0-9]{1,18}|cost"
+    r"inbox|relays|audit|notices|maintenance|(?:relay|cost):[A-Za-z0-9._-]{1,60}|sessions|(?:session|import|cost:session):[0-9]{1,18}|cost"
 )
 
 
@@ -33,8 +33,8 @@ def asked_topics(request: HttpRequest) -> frozenset[str]:
     topics = frozenset(word for word in request.GET.get("topics", "").split(",") if word)
     if not topics or len(topics) > MOST_TOPICS or not all(_TOPIC.fullmatch(word) for word in topics):
         raise BadRequest(
-            f"topics must be 1 to {MOST_TOPICS} of inbox, relays, audit, relay:<id>, sessions, session:<n>, "
-            "import:<n>, cost, cost:<relay>, cost:session:<n>, with commas between them."
+            f"topics must be 1 to {MOST_TOPICS} of inbox, relays, audit, notices, maintenance, relay:<id>, sessions, "
+            "session:<n>, import:<n>, cost, cost:<relay>, cost:session:<n>, with commas between them."
         )
     return topics
 

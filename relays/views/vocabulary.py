@@ -1,4 +1,4 @@
-"""`/vocabulary/#TOKEN`: every token with its fix; each token on any page links here."""
+"""`/vocabulary/#TOKEN`: every token with its fix; each token on any page links here. `?q=` searches in it."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -12,4 +12,4 @@ from relays.reports.roles import READ
 @require_safe
 def vocabulary(request: HttpRequest) -> HttpResponse:
     access.require(request, READ)
-    return render(request, "relays/vocabulary/page.html", {"groups": report.vocabulary()})
+    return render(request, "relays/vocabulary/page.html", {"found": report.search(request.GET.get("q", ""))})

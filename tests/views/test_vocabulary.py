@@ -1,13 +1,21 @@
 """The vocabulary: every token with its category, meaning, fix and anchor."""
 
+import re
 from collections.abc import Callable
 
 import pytest
 from django.test import Client
 from django.utils import timezone
+from django.utils.html import escape
 
-from relays.core.vocabulary import TOKENS
-from relays.models import GateEpisode, RelayStatus
+from relays.core.assumptions import Action
+from relays.core.objective import Reconciliation
+from relays.core.pointers import Verdict
+from relays.core.promotion import Outcome as Promoted
+from relays.core.residency import FaultOutcome
+from relays.core.vocabulary import TOKENS, Ask, Cause, Hold, Mode, Reason, StopReason
+from relays.core.words import WORDS
+from relays.models import GateEpisode, GateState, RelayStatus
 from relays.reports.vocabulary import vocabulary
 from tests.web_builders import make_leg, make_relay
 
@@ -21,6 +29,51 @@ def test_every_token_has_its_anchor_meaning_and_fix(client_of: ClientOf) -> None
         row = page[page.index(f'<tr id="{word.value}"') :].split("</tr>")[0]
         for text in (word.value, word.fix, word.meaning):
             assert text.replace("'", "&#x27;") in row
+
+
+def test_every_cause_state_verdict_and_disposition_has_its_anchor_meaning_and_fix(client_of: ClientOf) -> None:
+    page = client_of("manager").get("/vocabulary/").content.decode()
+    for one in WORDS.values():
+        row = page[page.index(f'<tr id="{one.anchor}"') :].split("</tr>")[0]
+        assert escape(one.meaning) in row and escape(one.fix) in row, one.anchor
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids)), "an anchor leads to one place"
+
+
+def test_no_closed_set_of_the_rules_is_left_out() -> None:
+    sets = {
+        "cause": Cause, "mode": Mode, "pointer": Verdict, "assumption": Action, "memory": Promoted,
+        "fault": FaultOutcome, "reconciled": Reconciliation, "status": RelayStatus, "gate": GateState,
+    }  # fmt: skip
+    for name, closed in sets.items():
+        told = {one.value for one in WORDS.values() if one.group == name}
+        assert told == {str(one.value) for one in closed}, name
+    assert {str(one) for one in (*Reason, *Hold, *Ask, *StopReason)} <= set(TOKENS)
+
+
+def test_the_search_finds_by_word_meaning_and_fix(client_of: ClientOf) -> None:
+    client = client_of("manager")
+    for query, there, gone in (
+        ("hysteresis", 'id="HYSTERESIS"', 'id="RELAY_ARMED"'),
+        ("sign the program in", 'id="cause-sign_in"', 'id="cause-ceiling"'),
+        ("budget money", 'id="BUDGET_SPEND_EXHAUSTED"', 'id="BUDGET_TURNS_EXHAUSTED"'),
+    ):
+        page = client.get("/vocabulary/", {"q": query}).content.decode()
+        assert there in page and gone not in page, query
+    assert "No word says that" in client.get("/vocabulary/?q=<script>").content.decode()
+
+
+@pytest.mark.parametrize("cause", [*Cause])
+def test_a_cause_on_another_page_links_here(client_of: ClientOf, cause: Cause) -> None:
+    relay = make_relay(status=RelayStatus.PARKED)
+    leg = make_leg(relay, reason="RELAY_PARKED_UNSAFE", cause=cause)
+    now = timezone.now()
+    token = "RELAY_PARKED_UNSAFE"
+    gate = GateEpisode.objects.create(relay=relay, leg=leg, token=token, items=["x"], opened_at=now, state_at=now)
+    client = client_of("reviewer")
+    for page in ("/", f"/gates/{gate.pk}/", f"/relays/{relay.pk}/", f"/relays/{relay.pk}/legs/0/"):
+        shown = client.get(page).content.decode()
+        assert f'href="/vocabulary/#cause-{cause}"' in shown, page
 
 
 def test_no_token_is_in_two_groups_and_none_is_missing() -> None:
