@@ -1,4 +1,4 @@
-"""The other closed words of the product: causes, states, verdicts and dispositions, each with what it means and its fix.
+"""The other closed words of the product: causes, states, verdicts, dispositions, each with what it means and its fix.
 
 Mission: "Closed vocabulary". The tokens that stop or arm a relay are in `vocabulary`; these stand beside them on pages.
 """

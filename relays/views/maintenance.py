@@ -45,7 +45,9 @@ def one(request: HttpRequest, pk: int) -> HttpResponse:
     except NotFound as refusal:
         raise Http404(str(refusal)) from refusal
     if request.GET.get("part") == "act":
-        return part_response(request, "relays/maintenance/_one.html", lambda: {"act": report.one(row)}, TOPICS)
+        return part_response(
+            request, "relays/maintenance/_one.html", lambda: {"act": report.one(row), "alone": True}, TOPICS
+        )
     return render(request, "relays/maintenance/act.html", {"act": report.one(row)})
 
 

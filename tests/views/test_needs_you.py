@@ -27,7 +27,7 @@ def test_the_oldest_gate_is_loud_and_younger_ones_are_rows(client_of: ClientOf) 
     page = client_of("reviewer").get("/").content.decode()
     loud = page[page.index('class="loud"') : page.index('class="gates"')]
     assert "The older stop" in loud and "43 min" in loud and "One dirty path could not be stored." in loud
-    assert "RELAY_PARKED_UNSAFE" in loud and "TREE_DIRTY_UNPARKED" in loud and "cause ceiling, leg 3" in loud
+    assert "RELAY_PARKED_UNSAFE" in loud and "TREE_DIRTY_UNPARKED" in loud and ">ceiling</a>, leg 3" in loud
     assert "A person looks at what is durable and resumes." in loud, "the fix stands beside the token"
     assert "not yet" in loud and "needs prices" in loud, "a cold prefix has no figure without prices"
     assert "The younger stop" not in loud and "The younger stop" in page
