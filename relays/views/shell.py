@@ -18,7 +18,7 @@ from relays.views import viewer
 #: name of the address, label, and the pages that belong to it
 _NAV: tuple[tuple[str, Promise | str, frozenset[str]], ...] = (
     ("needs_you", _("Needs you"), frozenset({"needs_you", "gate", "gate_decide", "gate_reviewers"})),
-    ("relays", _("Relays"), frozenset({"relays", "relay", "leg", "baton", "relay_policy"})),
+    ("relays", _("Relays"), frozenset({"relays", "relay", "leg", "leg_log", "baton", "relay_policy"})),
     ("fleet_cost", _("Cost"), frozenset({"fleet_cost", "relay_cost", "session_cost"})),
     ("sessions", _("Sessions"), frozenset({"sessions", "session", "session_texts", "session_promote", "imports"})),
     ("start", _("Start a relay"), frozenset({"start"})),

@@ -80,6 +80,7 @@ urlpatterns: list[URLPattern] = [
     path("relays/<str:relay_id>/stop-now/", relay.stop_now, name="relay_stop_now"),
     path("relays/<str:relay_id>/resume/", relay.resume, name="relay_resume"),
     path("relays/<str:relay_id>/legs/<int:n>/", leg.leg, name="leg"),
+    path("relays/<str:relay_id>/legs/<int:n>/log/", leg.log, name="leg_log"),
     path("relays/<str:relay_id>/batons/<int:n>/", baton.baton, name="baton"),
     path("relays/<str:relay_id>/batons/<int:n>/verify/", baton.verify, name="baton_verify"),
     path("relays/<str:relay_id>/cost/", cost.relay_cost, name="relay_cost"),

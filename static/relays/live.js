@@ -41,17 +41,18 @@
   function shown() {
     var list = [];
     document.querySelectorAll('[hx-get][hx-trigger*="rs:"], [hx-get][hx-trigger*="rs-refresh"]').forEach(function (one) { list.push(one.getAttribute('hx-get')); });
-    document.querySelectorAll('[data-chart][data-topic]').forEach(function (one) { list.push(one.dataset.tail || one.dataset.src); });
+    document.querySelectorAll('[data-chart][data-topic], [data-region]').forEach(function (one) { list.push(data(one)); });
     return list.filter(function (one, n) { return one && list.indexOf(one) === n; }).slice(0, 16);
   }
+  function data(one) { return one.dataset.region || one.dataset.tail || one.dataset.src; }
   window.rsPushed = function (address) { return !lost && source !== null && pushed.indexOf(address) >= 0; };
   function put(event) {
     var told = JSON.parse(event.data);
     up();
     if (pushed.indexOf(told.region) < 0) pushed.push(told.region);
     if (told.type.indexOf('json') >= 0) {
-      document.querySelectorAll('[data-chart][data-topic]').forEach(function (one) {
-        if ((one.dataset.tail || one.dataset.src) === told.region) one.dispatchEvent(new CustomEvent('rs-data', { detail: { text: told.body, etag: told.etag } }));
+      document.querySelectorAll('[data-chart][data-topic], [data-region]').forEach(function (one) {
+        if (data(one) === told.region) one.dispatchEvent(new CustomEvent('rs-data', { detail: { text: told.body, etag: told.etag } }));
       });
       return;
     }
