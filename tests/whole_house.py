@@ -13,6 +13,8 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
+from relays.actions import policies
+from relays.actions.base import Actor
 from relays.models import Decision
 from tests import cost_builders as costs
 from tests import session_builders as sessions
@@ -71,7 +73,17 @@ def build(folder: Path) -> World:
     costs.make_backtest(session)
     costs.make_budget(owner)
     token = _token(owner)
-    world.arguments = {"relay_id": story.relay.pk, "n": 1, "pk": gate.pk, "secret": "not-a-secret", "source": source.pk}
+    for ceiling in (0.8, 0.7):
+        policies.save(Actor(world.users["operator"]), "nightly", f"[relay]\nceiling = {ceiling}\n")
+    world.arguments = {
+        "name": "nightly",
+        "number": 1,
+        "relay_id": story.relay.pk,
+        "n": 1,
+        "pk": gate.pk,
+        "secret": "not-a-secret",
+        "source": source.pk,
+    }
     world.own = {
         **dict.fromkeys(("session", "session_texts", "session_promote", "session_cost", "session_calls"),
                         {"pk": session.pk}),
@@ -83,7 +95,6 @@ def build(folder: Path) -> World:
 
 def _token(owner: User) -> int:
     from relays.actions import tokens
-    from relays.actions.base import Actor
 
     made = tokens.add(Actor(owner), name="ci", role="operator", days=30)
     assert Decision.objects.exists()

@@ -13,6 +13,7 @@ from django.db.models import Exists, OuterRef
 
 from relays.core.vocabulary import token
 from relays.models import OPEN_GATES, Decision, GateEpisode, GateState, Relay, RelayStatus
+from relays.reports.cold import ColdPrefix, cold_prefixes
 from relays.reports.parked_times import parked_times
 from relays.reports.relays import RelayRow, relay_rows, with_token
 
@@ -46,6 +47,7 @@ class GateRow:
     waits: timedelta
     parked: timedelta
     progress: int
+    cold: ColdPrefix | None  # what its next leg's first call has to send anew; None = no leg called a model yet
     again: bool  # reopened after a refusal or an expiry
 
 
@@ -85,7 +87,8 @@ def needs_you(now: datetime) -> NeedsYou:
         .order_by("opened_at", "id")[: MOST_GATES * 2]
     )
     parked = parked_times({gate.relay_id: gate.relay for gate in gates}, now)
-    rows = [_gate_row(gate, parked[gate.relay_id], now) for gate in gates]
+    cold = cold_prefixes({gate.relay_id: gate.relay for gate in gates}.values(), now)
+    rows = [_gate_row(gate, parked[gate.relay_id], cold.get(gate.relay_id), now) for gate in gates]
     waiting = tuple(row for row in rows if row.state == GateState.WAITING)[:MOST_GATES]
     by_themselves = Relay.objects.filter(status__in=BY_THEMSELVES)
     running = list(with_token(by_themselves.select_related("owner")).order_by("-status_at", "id")[:MOST_RUNNING])
@@ -109,7 +112,7 @@ def needs_you(now: datetime) -> NeedsYou:
     )
 
 
-def _gate_row(gate: GateEpisode, parked: timedelta, now: datetime) -> GateRow:
+def _gate_row(gate: GateEpisode, parked: timedelta, cold: ColdPrefix | None, now: datetime) -> GateRow:
     leg = gate.leg
     hold = leg.hold if leg else ""
     found: Sequence[object] = gate.items if isinstance(gate.items, list) else [gate.items]
@@ -133,5 +136,6 @@ def _gate_row(gate: GateEpisode, parked: timedelta, now: datetime) -> GateRow:
         waits=max(now - gate.opened_at, timedelta(0)),
         parked=parked,
         progress=gate.relay.progress_total,
+        cold=cold,
         again=gate.reopened_from_id is not None,
     )

@@ -4,8 +4,9 @@ Interface, page 2: "search, filter by status/token/repository/agent/owner, sort,
 progress, context now / mark / ceiling, fidelity, money vs baseline, last data at".
 """
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from pathlib import PurePath
@@ -15,13 +16,14 @@ from django.db.models import Case, F, IntegerField, OuterRef, Q, QuerySet, Subqu
 from django.db.models.functions import Coalesce, NullIf
 
 from relays.core.fidelity import Score, score_of
-from relays.core.vocabulary import Ask, Reason, StopReason
+from relays.core.vocabulary import Ask, Hold, Reason, StopReason
 from relays.models import (
     FINAL_STATUSES,
     LIVE_STATES,
     OPEN_GATES,
     Call,
     Comparison,
+    Counted,
     GateEpisode,
     Leg,
     LegState,
@@ -38,6 +40,9 @@ SPARK_LEGS = 8
 
 #: what a relay's token may be on this page
 TOKENS: tuple[str, ...] = tuple(dict.fromkeys([*Ask, *Reason, StopReason.STOPPED]))
+
+#: the tokens that a search knows
+SEARCHED: tuple[str, ...] = tuple(dict.fromkeys([*TOKENS, *Hold]))
 
 #: sort word -> ordering; a `-` before the word turns it round
 _SORTS: dict[str, tuple[str, ...]] = {
@@ -87,6 +92,15 @@ class Versus:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """The commit that a search named: made by that leg, or (`made` False) where it ended."""
+
+    sha: str
+    leg: int
+    made: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RelayRow:
     relay_id: str
     objective: str
@@ -115,6 +129,7 @@ class RelayRow:
     versus: Versus | None  # None = nothing is compared yet
     started_at: datetime
     last_data_at: datetime | None
+    found: Found | None = None  # the commit by which a search found it
 
     @property
     def final(self) -> bool:
@@ -190,6 +205,8 @@ def relays_page(query: Query) -> RelaysPage:
     pages = Paginator(matching, PAGE)
     page = pages.get_page(query.page)
     rows = relay_rows(list(page.object_list))
+    why = _why_found(query.text, [row.relay_id for row in rows])
+    rows = tuple(replace(row, found=why[row.relay_id]) if row.relay_id in why else row for row in rows)
     marks = {(row.context.mark, row.context.ceiling) for row in rows if row.context}
     return RelaysPage(
         rows=rows,
@@ -220,12 +237,7 @@ def with_token(relays: QuerySet[Relay]) -> QuerySet[Relay]:
 def _matching(query: Query) -> QuerySet[Relay]:
     relays = with_token(Relay.objects.select_related("owner"))
     if query.text:
-        relays = relays.filter(
-            Q(id__icontains=query.text)
-            | Q(objective__icontains=query.text)
-            | Q(repo__icontains=query.text)
-            | Q(branch__icontains=query.text)
-        )
+        relays = relays.filter(_found_by(query.text))
     for name, value in (
         ("status", query.status),
         ("token_word", query.token),
@@ -245,6 +257,52 @@ def _matching(query: Query) -> QuerySet[Relay]:
     first, *rest = _SORTS[word]
     key = F(first).desc(nulls_last=True) if down else F(first).asc(nulls_last=True)
     return relays.order_by(key, *rest)
+
+
+def _found_by(text: str) -> Q:
+    """Relays by id, objective, repository, branch; by a commit that one of their legs made or ended at, or that they
+
+    started from; by a token that a leg ended or was held with, or a gate asked by.
+    """
+    found = Q(id__icontains=text) | Q(objective__icontains=text) | Q(repo__icontains=text) | Q(branch__icontains=text)
+    if sha := sha_of(text):
+        made = Counted.objects.filter(kind=Counted.Kind.COMMIT, value__gte=sha, value__lt=f"{sha}g")
+        ended = Leg.objects.filter(end_sha__gte=sha, end_sha__lt=f"{sha}g")
+        found |= Q(pk__in=made.values("relay_id")) | Q(pk__in=ended.values("relay_id")) | Q(start_sha__startswith=sha)
+    if tokens := tokens_of(text):
+        legs = Leg.objects.filter(Q(reason__in=tokens) | Q(hold__in=tokens))
+        gates = GateEpisode.objects.filter(token__in=tokens)
+        found |= Q(pk__in=legs.values("relay_id")) | Q(pk__in=gates.values("relay_id")) | Q(ended_reason__in=tokens)
+    return found
+
+
+def sha_of(text: str) -> str:
+    """The text as (the beginning of) a SHA: 7 to 64 hexadecimal digits; "" where it is none."""
+    word = text.lower()
+    return word if re.fullmatch(r"[0-9a-f]{7,64}", word) else ""
+
+
+def tokens_of(text: str) -> tuple[str, ...]:
+    """The tokens that the text names: one wholly, or those that hold a part with an underscore in it."""
+    word = text.upper().strip()
+    if word in SEARCHED:
+        return (word,)
+    return tuple(one for one in SEARCHED if word in one) if len(word.strip("_")) > 3 and "_" in word else ()
+
+
+def _why_found(text: str, ids: Sequence[str]) -> dict[str, Found]:
+    """For a search by SHA: which leg of each relay made it or ended there. At most two queries."""
+    sha = sha_of(text)
+    if not sha or not ids:
+        return {}
+    found: dict[str, Found] = {}
+    ended = Leg.objects.filter(relay_id__in=ids, end_sha__gte=sha, end_sha__lt=f"{sha}g").order_by("-number")
+    for relay_id, number, value in ended.values_list("relay_id", "number", "end_sha"):
+        found[relay_id] = Found(value, number, False)
+    made = Counted.objects.filter(relay_id__in=ids, kind=Counted.Kind.COMMIT, value__gte=sha, value__lt=f"{sha}g")
+    for relay_id, number, value in made.order_by("-leg__number").values_list("relay_id", "leg__number", "value"):
+        found[relay_id] = Found(value, number, True)
+    return found
 
 
 def _choices() -> Choices:

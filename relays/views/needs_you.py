@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 
 from relays import access
 from relays.reports import needs_you as report
-from relays.reports.roles import READ
+from relays.reports.roles import READ, rights_of
 from relays.views.parts import part_response
 
 #: part -> its template and the topics that change it
@@ -24,7 +24,8 @@ def needs_you(request: HttpRequest) -> HttpResponse:
     access.require(request, READ)
     part = request.GET.get("part")
     if part is None:
-        return render(request, "relays/needs_you/page.html", {"page": report.needs_you(timezone.now())})
+        context = {"page": report.needs_you(timezone.now()), "rights": rights_of(request.user)}
+        return render(request, "relays/needs_you/page.html", context)
     if part not in _PARTS:
         raise Http404("There is no such part of this page.")
     template, topics = _PARTS[part]

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 from relays import access
 from relays.models import RelayStatus
 from relays.reports import relays as report
-from relays.reports.roles import READ
+from relays.reports.roles import READ, rights_of
 from relays.views.parts import part_response
 
 
@@ -20,7 +20,8 @@ def relays(request: HttpRequest) -> HttpResponse:
     query = report.clean_query(request.GET.dict())
     part = request.GET.get("part")
     if part is None:
-        return render(request, "relays/relays/page.html", _context(query))
+        context = {**_context(query), "rights": rights_of(request.user)}
+        return render(request, "relays/relays/page.html", context)
     if part != "list":
         raise Http404("There is no such part of this page.")
     return part_response(request, "relays/relays/_list.html", lambda: _context(query), ("relays", "inbox"))

@@ -85,8 +85,8 @@
     if (link) link.focus({ preventScroll: true });
   }
   function search() {
-    var field = document.getElementById('q');
-    if (field) { field.focus(); field.select(); return; }
+    var field = document.getElementById('q') || document.getElementById('gq');
+    if (field && field.getClientRects().length) { field.focus(); field.select(); return; }
     var link = document.querySelector('[data-search]');
     if (link) location.href = link.href;
   }

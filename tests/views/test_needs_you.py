@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -9,7 +10,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from relays.models import GateEpisode, GateState, Relay, RelayStatus
+from relays.core import pricefile
+from relays.models import Call, GateEpisode, GateState, Relay, RelayStatus
 from relays.reports.needs_you import needs_you, parked_times
 from tests.web_builders import bump, make_fleet, make_gate, make_leg, make_relay
 
@@ -29,9 +31,35 @@ def test_the_oldest_gate_is_loud_and_younger_ones_are_rows(client_of: ClientOf) 
     assert "The older stop" in loud and "43 min" in loud and "One dirty path could not be stored." in loud
     assert "RELAY_PARKED_UNSAFE" in loud and "TREE_DIRTY_UNPARKED" in loud and ">ceiling</a>, leg 3" in loud
     assert "A person looks at what is durable and resumes." in loud, "the fix stands beside the token"
-    assert "not yet" in loud and "needs prices" in loud, "a cold prefix has no figure without prices"
+    assert "No leg of this relay has called its model yet." in loud, "a cold prefix has no figure without a record"
     assert "The younger stop" not in loud and "The younger stop" in page
     assert page.count("btn-loud") == 1, "one loud thing on the page"
+
+
+def test_a_cold_prefix_has_its_price_or_says_what_is_missing(client_of: ClientOf, settings: Any) -> None:
+    settings.SITE_PRICES = pricefile.parse(
+        '[[price]]\nmodel = "tested-1"\ninput = 3\ncache_write_5m = 3.75\noutput = 15\n'
+    )
+    for model in ("tested-1", "never-heard-of"):
+        relay = make_relay(status=RelayStatus.PARKED, agent="command")
+        leg = make_leg(relay, 0, resident=[40_000, 90_000], reason="RELAY_PARKED_UNSAFE")
+        Call.objects.filter(leg=leg).update(model=model, cache_write_5m=40_000)
+        make_gate(relay, leg=leg)
+    page = client_of("reviewer").get("/").content.decode()
+    assert "$0.15" in page and "40,000 tokens, as the first call of leg 0 had them" in page
+    assert "40,000 tokens, no price" in page and "No price is on record for never-heard-of." in page
+
+
+def test_an_empty_house_says_what_to_do_next(client_of: ClientOf) -> None:
+    operator, manager = client_of("operator"), client_of("manager")
+    for address in ("/", "/relays/"):
+        page = operator.get(address).content.decode()
+        assert "No relay yet" in page and 'href="/start/"' in page and 'href="/sessions/import/"' in page
+        assert "An operator starts one" in manager.get(address).content.decode()
+    part = operator.get("/?part=inbox").content.decode()
+    assert (
+        'href="/sessions/import/"' in part and "An operator starts one" in manager.get("/?part=inbox").content.decode()
+    )
 
 
 def test_the_count_of_waiting_gates_is_in_the_title_of_every_page(client_of: ClientOf) -> None:

@@ -1,5 +1,6 @@
 """The list of relays: search, filters, order, pages, empty pages and refusals."""
 
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
@@ -10,8 +11,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from relays.models import Relay, RelayStatus
-from relays.reports.relays import clean_query, relays_page
+from relays.models import Counted, GateState, Leg, Relay, RelayStatus
+from relays.reports.relays import SEARCHED, clean_query, relays_page, tokens_of
 from tests.web_builders import bump, make_fleet, make_gate, make_leg, make_relay, make_user
 
 pytestmark = pytest.mark.django_db
@@ -64,6 +65,72 @@ def test_search_and_filters() -> None:
     assert ids(token="RELAY_ROTATED") == []
     assert ids(q="nothing like it") == []
     assert len(ids(q="%")) == 0, "a search word is no pattern"
+
+
+def test_a_sha_finds_the_relay_whose_leg_made_it_or_ended_there(client_of: ClientOf) -> None:
+    made, ended, other = make_relay(), make_relay(), make_relay(start_sha="c0ffee0" + "1" * 33)
+    leg = make_leg(made, 4, reason="RELAY_ROTATED", end_sha="9" * 40)
+    sha = "abcdef1234567890abcdef1234567890abcdef12"
+    Counted.objects.create(relay=made, leg=leg, kind="commit", value=sha, counts=True)
+    Counted.objects.create(relay=other, leg=make_leg(other, 0), kind="foreign", value=sha)
+    make_leg(ended, 2, reason="RELAY_ROTATED", end_sha="abcdef2" + "0" * 33)
+    assert ids(q=sha) == ids(q="ABCDEF1") == [made.pk], "a foreign commit is not its own"
+    assert ids(q="abcdef2") == [ended.pk] and ids(q="c0ffee0") == [other.pk]
+    assert ids(q="abcdef") == [], "fewer than seven digits are no SHA"
+    page = client_of("manager").get(f"/relays/?q={sha[:9]}").content.decode()
+    assert "made by leg 4" in page and f"/relays/{made.pk}/legs/4/" in page and f'data-copy="{sha}"' in page
+    assert "where leg 2 ended" in client_of("manager").get("/relays/?q=abcdef2").content.decode()
+
+
+def test_a_token_is_found_as_a_word_of_the_search() -> None:
+    gated, held, plain = make_relay(status=RelayStatus.PARKED), make_relay(), make_relay(objective="Fix RELAY things")
+    make_gate(gated, "BUDGET_EXHAUSTED", state=GateState.CONFIRMED)
+    make_leg(held, 0, reason="RELAY_PARKED_UNSAFE", hold="TREE_DIRTY_UNPARKED", cause="ceiling")
+    assert ids(q="budget_exhausted") == [gated.pk], "a gate of before counts too"
+    assert ids(q="tree_dirty") == ids(q="PARKED_UNSAFE") == [held.pk]
+    assert ids(q="RELAY things") == [plain.pk]
+    assert tokens_of("relay") == () and tokens_of("RELAY_") == tuple(t for t in SEARCHED if "RELAY_" in t)
+
+
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_ten_thousand_relays_are_searched_and_sorted_quickly(client_of: ClientOf) -> None:
+    """architecture.md, Sizes to hold: "10,000 relays". Each look is quick and asks as many questions."""
+    one, now = make_relay(), timezone.now()
+    fields = {field.attname: getattr(one, field.attname) for field in Relay._meta.concrete_fields}
+    Relay.objects.bulk_create(
+        [
+            Relay(**{**fields, "id": f"RLY-20270101-{n:05d}", "objective": f"Goal {n}", "repo": f"/srv/r{n % 40}",
+                     "spend_used": n, "status": ["running", "parked", "waiting"][n % 3],
+                     "created_at": now - timedelta(minutes=n)})
+            for n in range(10_000)
+        ],
+        batch_size=500,
+    )  # fmt: skip
+    Leg.objects.bulk_create(
+        [
+            Leg(relay_id=f"RLY-20270101-{n // 2:05d}", number=n % 2, state="ended", trace=f"t{n}", ended_at=now,
+                reason="RELAY_NO_PROGRESS" if n % 997 == 0 else "RELAY_ROTATED", end_sha=f"{n:040x}")
+            for n in range(20_000)
+        ],
+        batch_size=500,
+    )  # fmt: skip
+    rows = Leg.objects.filter(number=1).values_list("pk", "relay_id")
+    Counted.objects.bulk_create(
+        [Counted(relay_id=relay, leg_id=pk, kind="commit", value=f"{pk:040x}", counts=True) for pk, relay in rows],
+        batch_size=500,
+    )
+    client, counts = client_of("manager"), set()
+    client.get("/relays/")  # the first look of a process reads its templates
+    looks = ["", "?page=150", "?q=goal+77", "?status=parked", "?token=RELAY_NO_PROGRESS", "?sort=-context",
+             "?sort=name", "?q=NO_PROGRESS", "?repo=/srv/r7&sort=-money", "?sort=status&page=90"]  # fmt: skip
+    for look in [*looks, f"?q={rows[0][0]:040x}"]:
+        started = time.monotonic()
+        with CaptureQueriesContext(connection) as seen:
+            assert client.get(f"/relays/{look}").status_code == 200
+        assert time.monotonic() - started < 3.5, look
+        counts.add(len(seen) - (2 if look.startswith(f"?q={rows[0][0]:040x}") else 0))
+    assert len(counts) == 1, counts
 
 
 def test_words_that_mean_nothing_are_dropped() -> None:
