@@ -65,7 +65,7 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "relays.views.shell.shell",
             ],
-            "builtins": ["relays.templatetags.words"],
+            "builtins": ["relays.templatetags.words", "relays.templatetags.explain"],
         },
     }
 ]

@@ -12,10 +12,11 @@ from typing import Any
 
 from django.contrib.auth.models import User
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
+from django.utils import timezone
 
-from relays.actions import policies
+from relays.actions import policies, tokens
 from relays.actions.base import Actor
-from relays.models import Decision
+from relays.models import Channel, Delivery, Maintenance, Notice, Subscription
 from tests import cost_builders as costs
 from tests import session_builders as sessions
 from tests import web_builders as web
@@ -32,6 +33,8 @@ class World:
     arguments: dict[str, Any] = field(default_factory=dict)
     #: name of an address -> arguments, where a word means something else there
     own: dict[str, dict[str, Any]] = field(default_factory=dict)
+    #: name of an address -> fields of its form, where an empty one is refused before who presses it is
+    forms: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def address(self, name: str, words: tuple[str, ...]) -> str:
         """The address of that name with something real in it."""
@@ -73,11 +76,27 @@ def build(folder: Path) -> World:
     costs.make_backtest(session)
     costs.make_budget(owner)
     token = _token(owner)
-    for ceiling in (0.8, 0.7):
-        policies.save(Actor(world.users["operator"]), "nightly", f"[relay]\nceiling = {ceiling}\n")
+    policy = policies.save(Actor(owner), "nightly", "[relay]\nno_progress_legs = 2\n", comment="Nights are long")
+    policy = policies.save(Actor(owner), "nightly", "[relay]\nceiling = 0.7\n")
+    channel = Channel.objects.create(
+        name="The night shift", kind="webhook", url="https://127.0.0.1:9/", shown="https://127.0.0.1:9/…", key="c" * 64,
+        salt="0" * 64, made_by=world.users["admin"], created_at=timezone.now(),
+    )  # fmt: skip
+    heard = Subscription.objects.create(
+        user=owner, channel=channel, scope="mine", events=["gate_opened"], created_at=timezone.now()
+    )
+    notice = Notice.objects.create(event="gate_opened", key="gate:1", relay=story.relay, at=timezone.now())
+    told = Delivery.objects.create(
+        notice=notice, channel=channel, state="dead", attempts=5, not_before=timezone.now(), answer="503 from there"
+    )
+    drain = Maintenance.objects.create(
+        kind="park_all", status="running", asked_by=world.users["admin"], comment="A new disk", asked_at=timezone.now()
+    )
     world.arguments = {
-        "name": "nightly",
-        "number": 1,
+        "name": policy.name,
+        "number": policy.number,
+        "slug": "figures",
+        "act": "link",
         "relay_id": story.relay.pk,
         "n": 1,
         "pk": gate.pk,
@@ -89,15 +108,21 @@ def build(folder: Path) -> World:
                         {"pk": session.pk}),
         **dict.fromkeys(("import_cancel", "import_resume"), {"pk": job.pk}),
         "token_revoke": {"pk": token},
+        **dict.fromkeys(("channel_secret", "channel_remove", "channel_test"), {"pk": channel.pk}),
+        "unsubscribe": {"pk": heard.pk},
+        "notice_again": {"pk": told.pk},
+        "user_act": {"pk": world.users["norole"].pk},
+        **dict.fromkeys(("maintenance_act", "maintenance_confirm", "maintenance_cancel"), {"pk": drain.pk}),
     }  # fmt: skip
+    world.forms = {
+        "budgets": {"owner": owner.username, "limit": "100"},
+        "gate_reviewers": {"comment": "They know it better", "group": ""},
+    }
     return world
 
 
 def _token(owner: User) -> int:
-    from relays.actions import tokens
-
     made = tokens.add(Actor(owner), name="ci", role="operator", days=30)
-    assert Decision.objects.exists()
     return int(made.token.pk)
 
 

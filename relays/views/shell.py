@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser, User
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.functional import Promise
@@ -12,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from relays.reports import layout
 from relays.reports.needs_you import waiting_count
-from relays.reports.roles import READ, may, rights_of, role_words
+from relays.reports.roles import OPERATE, READ, may, rights_of, role_words
 from relays.views import viewer
 
 #: name of the address, label, and the pages that belong to it
@@ -27,6 +28,10 @@ _NAV: tuple[tuple[str, Promise | str, frozenset[str]], ...] = (
 )
 
 
+#: pages that one sees first: the three hints stand there until they are read or skipped
+_HINTS_ON = frozenset({"needs_you", "relays"})
+
+
 @dataclass(frozen=True, slots=True)
 class NavItem:
     name: str
@@ -35,8 +40,12 @@ class NavItem:
     current: bool
 
 
-def _nav(here: str) -> tuple[NavItem, ...]:
-    return tuple(NavItem(name, str(label), reverse(name), here in pages) for name, label, pages in _NAV)
+def _nav(here: str, user: User | AnonymousUser) -> tuple[NavItem, ...]:
+    return tuple(
+        NavItem(name, str(label), reverse(name), here in pages)
+        for name, label, pages in _NAV
+        if name != "start" or may(user, OPERATE)
+    )
 
 
 def shell(request: HttpRequest) -> dict[str, object]:
@@ -48,11 +57,14 @@ def shell(request: HttpRequest) -> dict[str, object]:
         return {**base, "waiting_count": 0, "nav": (), "role_words": ""}
     match = request.resolver_match
     count: Callable[[], int] = cache(lambda: waiting_count() if may(user, READ) else 0)
+    here = match.url_name or "" if match else ""
+    chosen = cache(lambda: layout.of(user))
     return {
         **base,
         "waiting_count": count,
-        "nav": _nav(match.url_name or "" if match else ""),
+        "nav": cache(lambda: _nav(here, user)),
         "role_words": cache(lambda: role_words(user)),
         "rights_here": cache(lambda: rights_of(user)),
-        "layout": cache(lambda: layout.of(user)),
+        "layout": chosen,
+        "hints_due": cache(lambda: here in _HINTS_ON and may(user, READ) and not chosen().hints_done),
     }
