@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from relays.agents import programs
+from relays.agents import limits, programs
 from relays.agents.base import AgentArgError, Launch, LegContext, env_names, environment
 
 RUN: Final = Path(__file__).parent / "bridges" / "run.py"
-COMMON: Final = ("program", "model", "env")
+COMMON: Final = ("program", "model", "env", *limits.ARGS)
 _VALUE_CHARS: Final = 4096
 
 
@@ -42,6 +42,7 @@ class BridgedAdapter:
             if words and value not in words:
                 raise AgentArgError(f"agent argument {key}={value!r} is not allowed: one of {', '.join(words)}")
         env_names(str(args.get("env", "")))
+        limits.read(args)
 
     def reconnects(self, args: Mapping[str, object]) -> bool:
         return False
@@ -59,7 +60,7 @@ class BridgedAdapter:
             )
         folder = Path(ctx.log_dir) / self.name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        flags = {key: value for key, value in ctx.args.items() if key not in ("program", "env")}
+        flags = {key: value for key, value in ctx.args.items() if key not in ("program", "env", *limits.ARGS)}
         given_args = {**flags, "program": program, "folder": str(folder), "bounded": str(int(ctx.bounded))}
         return Launch(
             # by its file and isolated: the repository it works in cannot put modules of its own before ours

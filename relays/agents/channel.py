@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from relays.agents.process import AgentProcess
+from relays.agents.withheld import Withheld
 from relays.core.querytool import is_request
 
 LINE_CAP = 256 * 1024
@@ -122,6 +123,7 @@ class Channel:
         self._peers: list[_Peer] = []
         self._process: AgentProcess | None = None
         self._attached = False
+        self.withheld = Withheld()  # of the agent that speaks here; set before it is attached
         self._speaker: _Peer | None = None
         self._asked: _Peer | None = None
         self._tool_asks: dict[bytes, _Peer] = {}  # the line that asked -> who waits for its answer
@@ -306,7 +308,7 @@ class Channel:
             data = b""
             peer.deaf = True
         found = peer.lines.feed(data) if data else peer.lines.finish()
-        lines = [line for line in found if not self._query(peer, line)]
+        lines = [self.withheld.line(line) for line in found if not self._query(peer, line)]
         for line in lines:
             self._stream.write(line + b"\n")
             self._speaker = peer
@@ -327,7 +329,7 @@ class Channel:
         if peer.sock is None or not is_request(line):
             return False
         peer.tool = True
-        query = Query(line, peer)
+        query = Query(self.withheld.line(line, query=True), peer)
         if len(self.queries) < _QUERIES_MAX:
             self.queries.append(query)
         elif not self.reply(query, _TOO_MANY):

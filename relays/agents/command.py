@@ -1,7 +1,7 @@
 """The command adapter: any program that speaks `relay.event.v1` on the socket or its stdout runs a leg.
 
 `--agent command --agent-arg argv='["prog","a"]'` (or one line split like a shell's), and optionally
-`--agent-arg env=NAME,NAME` for variables of ours that it needs.
+`--agent-arg env=NAME,NAME` for variables of ours that it needs, and `memory`, `time` and `file_size` (see `limits`).
 
 `--agent-arg reconnect=1`: it speaks over `RELAY_SOCKET` only, and connects again when that breaks. Its processes then
 outlive a supervisor that dies, and the next one goes on with it in the same leg. Whoever connects again says again,
@@ -17,6 +17,7 @@ import json
 import shlex
 from collections.abc import Mapping
 
+from relays.agents import limits
 from relays.agents.base import AgentArgError, Launch, LegContext, env_names, environment
 
 _SHAPE = 'argv=["program","argument",…] or argv="program argument …"'
@@ -41,9 +42,9 @@ class CommandAdapter:
 
     def check_args(self, args: Mapping[str, object]) -> None:
         for key, value in args.items():
-            if key not in ("argv", "env", "reconnect"):
+            if key not in (known := ("argv", "env", "reconnect", *limits.ARGS)):
                 raise AgentArgError(
-                    f"agent argument {key!r} is not known to the command agent; allowed: argv, env, reconnect"
+                    f"agent argument {key!r} is not known to the command agent; allowed: {', '.join(known)}"
                 )
             if not isinstance(value, str):
                 raise AgentArgError(f"agent argument {key} is no text; allowed: {_SHAPE}, env=NAME,NAME")
@@ -53,6 +54,7 @@ class CommandAdapter:
             raise AgentArgError(f"the command agent needs agent argument argv; allowed: {_SHAPE}")
         parse_argv(str(args["argv"]))
         env_names(str(args.get("env", "")))
+        limits.read(args)
 
     def reconnects(self, args: Mapping[str, object]) -> bool:
         return args.get("reconnect") == "1"

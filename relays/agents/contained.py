@@ -121,6 +121,13 @@ class Tree:
                 raise StillAlive(self.marker, sorted(left) or [self.pid])
             time.sleep(PAUSE)
 
+    def members(self) -> list[int]:
+        """Pids of all that lives of it, as far as it can be found."""
+        found = {self.pid, *descendants(self.pid)}
+        if self.containment == Containment.SUBREAPER:  # whoever lost its parent hangs on us
+            found.update(living(self.marker))
+        return sorted(found)
+
     def _strike_wrapper(self) -> None:
         raise NotImplementedError
 

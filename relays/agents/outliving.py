@@ -16,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relays.agents.contained import WRAPPERS, Containment, Tree, containment, prefix_of
+from relays.agents.limits import Limits, prepare
 from relays.agents.process import MARKER, LaunchError, become_subreaper, check_program
 from relays.agents.tree import alive, boot_id, stat, strike
+from relays.agents.withheld import Withheld
 
 RECORD = "agent.json"  # in the leg's folder: where its socket is and how it is contained
 LOG = "stderr.log"
@@ -77,6 +79,15 @@ class OutlivingAgent(Tree):
                 path.with_name(LOG + ".1").write_bytes(source.read(LOG_CAP // 2))
             os.truncate(path, 0)
 
+    def withhold(self, withheld: Withheld) -> None:
+        """Take the secrets out of what it wrote, once it has ended: it wrote its log itself."""
+        for name in (LOG, LOG + ".1"):
+            with contextlib.suppress(OSError):
+                path = self._folder / name
+                was = path.read_bytes()
+                if (kept := withheld.log(was)) != was:
+                    path.write_bytes(kept)
+
     def close(self) -> None:
         """Nothing of ours is open: the tree goes on."""
 
@@ -99,6 +110,7 @@ def launch(
     log_dir: str | Path,
     socket_path: str,
     contain: Containment | None = None,
+    limits: Limits | None = None,
 ) -> OutlivingAgent:
     """Start one agent that outlives us, contained, with exactly `env` plus the marker. Raises LaunchError."""
     kind = contain or containment()
@@ -124,6 +136,7 @@ def launch(
             stdout=output,
             stderr=output,
             start_new_session=True,
+            preexec_fn=prepare(limits or Limits()),
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise LaunchError(f"{argv[0]!r} could not be started in {cwd}: {error}") from error

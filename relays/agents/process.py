@@ -17,7 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
+from relays.agents import limits as bounds
 from relays.agents.contained import WRAPPERS, Containment, Tree, containment, prefix_of
+from relays.agents.limits import Limits
 from relays.agents.tree import (
     LINUX,
     MARKER,
@@ -31,6 +33,7 @@ from relays.agents.tree import (
     stat,
     this_process,
 )
+from relays.agents.withheld import Withheld
 
 __all__ = [
     "MARKER",
@@ -55,31 +58,38 @@ _LIBC = ctypes.CDLL(None, use_errno=True) if LINUX else None
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _CHUNK = 65536
+_LINE = 65536  # bytes of a log that wait for the end of their line
 
 
 class LaunchError(Exception):
     """The agent could not be started; one line: what, where."""
 
 
-def _die_with(parent: int) -> Callable[[], None]:
+def _die_with(parent: int, limits: Limits | None = None) -> Callable[[], None]:
     """What the child does between fork and exec; only prepared things are touched there."""
-    libc, kill = _LIBC, int(signal.SIGKILL)
+    libc, kill, apply = _LIBC, int(signal.SIGKILL), bounds.prepare(limits or Limits())
 
     def prepare() -> None:
         if libc is not None and libc.prctl(_PR_SET_PDEATHSIG, kill, 0, 0, 0) != 0:
             os._exit(126)
         if os.getppid() != parent:  # it died before the signal was asked for
             os._exit(126)
+        apply()
 
     return prepare
 
 
 class CappedLog:
-    """A file that keeps the newest output: two halves of at most half the cap, `<path>` and `<path>.1` before it."""
+    """A file that keeps the newest output: two halves of at most half the cap, `<path>` and `<path>.1` before it.
 
-    def __init__(self, path: Path, cap: int = STDERR_CAP) -> None:
+    `withheld` takes the secrets out of each line before it is written; a line waits for its end for that.
+    """
+
+    def __init__(self, path: Path, cap: int = STDERR_CAP, withheld: Withheld | None = None) -> None:
         self._path = path
         self._half = max(1, cap // 2)
+        self._withheld = withheld
+        self._begun = bytearray()
         self._file = self._open()
 
     def _open(self) -> IO[bytes]:
@@ -87,6 +97,23 @@ class CappedLog:
         return open(descriptor, "ab", buffering=0)
 
     def write(self, data: bytes) -> None:
+        if self._withheld is None:
+            self._put(data)
+            return
+        self._begun += data
+        end = len(self._begun) if len(self._begun) > _LINE else self._begun.rfind(b"\n") + 1
+        whole = bytes(self._begun[:end])
+        del self._begun[:end]
+        self._put(self._withheld.log(whole))
+
+    def flush(self) -> None:
+        """What has no end of line yet, too: nothing more follows."""
+        if self._withheld is not None and self._begun:
+            left = bytes(self._begun)
+            self._begun.clear()
+            self._put(self._withheld.log(left))
+
+    def _put(self, data: bytes) -> None:
         while data:
             room = self._half - self._file.tell()
             if room <= 0:
@@ -98,7 +125,9 @@ class CappedLog:
             data = data[written:]
 
     def close(self) -> None:
-        self._file.close()
+        if not self._file.closed:
+            self.flush()
+            self._file.close()
 
 
 class AgentProcess(Tree):
@@ -136,6 +165,7 @@ class AgentProcess(Tree):
             chunk = b""
         if not chunk:
             self.stderr.close()
+            self._log.flush()
             return False
         self._log.write(chunk)
         return True
@@ -177,8 +207,10 @@ def launch(
     marker: str,
     log_dir: str | Path,
     contain: Containment | None = None,
+    limits: Limits | None = None,
 ) -> AgentProcess:
-    """Start one agent, contained, with exactly `env` plus the marker; its stderr goes to `log_dir/stderr.log` (capped).
+    """Start one agent, contained, with exactly `env` plus the marker; its stderr goes to `log_dir/stderr.log` (capped,
+    and without the secrets in `env`).
 
     Only from the main thread: the parent-death signal follows the THREAD that forked. `contain` forces a kind.
     Raises LaunchError when it cannot be started.
@@ -196,7 +228,7 @@ def launch(
     become_subreaper(kind)
     folder = Path(log_dir)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    log = CappedLog(folder / "stderr.log")
+    log = CappedLog(folder / "stderr.log", withheld=Withheld(env))
     try:
         popen = subprocess.Popen(
             [*prefix, *argv],
@@ -207,7 +239,7 @@ def launch(
             stderr=subprocess.PIPE,
             bufsize=0,
             start_new_session=True,
-            preexec_fn=_die_with(os.getpid()),
+            preexec_fn=_die_with(os.getpid(), limits),
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         log.close()

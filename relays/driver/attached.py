@@ -5,8 +5,9 @@ import time
 from collections.abc import Callable, Iterator
 
 from django.db import transaction
+from django.utils import timezone
 
-from relays.agents import process
+from relays.agents import limits, process
 from relays.agents.channel import Channel, ChannelError, Query
 from relays.agents.outliving import OutlivingAgent
 from relays.agents.process import AgentProcess
@@ -28,11 +29,14 @@ class Attached:
         self.channel: Channel | None = None
         self.told_stop = False
         self.outlives = launching.outlives(relay)
+        self.over = ""  # which of its limits it is over, in words
+        self._since = time.monotonic()
 
     def start(self, ready: Ready) -> None:
         """Raises AgentArgError, LaunchError, ChannelError or OSError, and LostClaim."""
         self.channel = launching.open_channel(self.relay, self.leg)
         self.agent = launching.launch(self.relay, self.leg, self.claim, ready, self.channel)
+        self._since = time.monotonic()
 
     def take_over(self) -> bool:
         """Find the agent that a supervisor before us started and open its socket again; False where it is gone.
@@ -51,8 +55,12 @@ class Attached:
         except (ChannelError, OSError) as error:
             log.warning("%s: its agent lives and cannot come back: %s", self.leg, error)
             return False
+        self.channel.withheld = launching.withheld(self.relay)
         self.channel.attach(None)
         self.agent = agent
+        began = self.leg.started_at
+        if began is not None:
+            self._since -= max(0.0, (timezone.now() - began).total_seconds())
         return True
 
     @property
@@ -105,9 +113,18 @@ class Attached:
             self.channel.answer_tool(asked, line)
 
     def keep_up(self) -> None:
-        """Now and then: an agent's own log stays small."""
+        """Now and then: an agent's own log stays small, and whether its tree keeps within its limits is looked at."""
         if isinstance(self.agent, OutlivingAgent):
             self.agent.trim_log()
+        if self.agent is None or self.over or self.exited:
+            return
+        bounds = limits.read(self.relay.agent_args)
+        lived = time.monotonic() - self._since
+        if bounds.time is not None and lived > bounds.time:
+            self.over = f"time: it ran for more than {bounds.time:.0f} s (agent argument time)"
+        elif bounds.memory is not None and (used := limits.resident(self.agent.members())) > bounds.memory:
+            most = limits.spelled(bounds.memory)
+            self.over = f"memory: its processes held {limits.spelled(used)} of {most} (agent argument memory)"
 
     def end(self, grace: float, late: Callable[[list[bytes]], None], keep: bool = True) -> int | None:
         """Wait up to `grace` seconds for the exit of an agent that was told `stop`, then end its whole tree.
@@ -121,6 +138,8 @@ class Attached:
         while self.told_stop and self.agent.poll() is None and time.monotonic() < deadline:
             late(self.read(0.05))
         self.agent.kill_tree()
+        if isinstance(self.agent, OutlivingAgent):
+            self.agent.withhold(launching.withheld(self.relay))
         code = self.agent.poll()
         if code is not None and keep:
             with transaction.atomic():

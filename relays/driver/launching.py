@@ -6,11 +6,12 @@ from pathlib import Path
 
 from django.db import transaction
 
-from relays.agents import outliving, process, registry
-from relays.agents.base import LegContext
+from relays.agents import limits, outliving, process, registry
+from relays.agents.base import LegContext, env_names
 from relays.agents.channel import Channel
 from relays.agents.outliving import OutlivingAgent
 from relays.agents.process import AgentProcess
+from relays.agents.withheld import Withheld, of_names
 from relays.core import reset
 from relays.core.baton import read
 from relays.core.vocabulary import Mode
@@ -65,13 +66,17 @@ def launch(relay: Relay, leg: Leg, claim: Claim, ready: Ready, channel: Channel)
         claim.hold()
         Leg.objects.filter(pk=leg.pk).update(marker=marker, token_hash=hashlib.sha256(token.encode()).hexdigest())
     agent: AgentProcess | OutlivingAgent
+    channel.withheld = Withheld(wanted.env)
+    bounds = limits.read(relay.agent_args)
     argv, env, place = list(wanted.argv), dict(wanted.env), Path(relay.worktree)
     if outlives(relay):
         path = channel.socket_path
-        agent = outliving.launch(argv, cwd=place, env=env, marker=marker, log_dir=folder, socket_path=path)
+        agent = outliving.launch(
+            argv, cwd=place, env=env, marker=marker, log_dir=folder, socket_path=path, limits=bounds
+        )
         channel.attach(None)
     else:
-        agent = process.launch(argv, cwd=place, env=env, marker=marker, log_dir=folder)
+        agent = process.launch(argv, cwd=place, env=env, marker=marker, log_dir=folder, limits=bounds)
         channel.attach(agent)
     try:
         with transaction.atomic():
@@ -107,6 +112,11 @@ def _seed_file(relay: Relay, ready: Ready, facts: tuple[str, ...], folder: Path)
     path = folder / SEED
     path.write_bytes(made.bytes)
     return str(path)
+
+
+def withheld(relay: Relay) -> Withheld:
+    """What must not be kept of an agent that was started before; its variables are taken as they are now."""
+    return of_names(env_names(str(relay.agent_args.get("env", ""))))
 
 
 def find(relay: Relay, leg: Leg) -> tuple[OutlivingAgent, str] | None:

@@ -24,7 +24,7 @@ from relays.core.backoff import Trouble
 from relays.core.boundary import BoundaryDecision, Step
 from relays.core.events import TOLD, parse_line
 from relays.core.vocabulary import Cause, Hold, Mode
-from relays.driver import asked, attached, commands, launching, progress, reload, starts, tools, unheard
+from relays.driver import asked, attached, commands, findings, launching, progress, reload, starts, tools, unheard
 from relays.driver.claim import LostClaim
 from relays.driver.places import leg_folder
 from relays.driver.prepare import NotNow, Prepare, Ready
@@ -363,7 +363,15 @@ class Supervisor(Supervised):
         if silent > self.policy.silence_limit.total_seconds() and not self.view.in_flight:
             return self._end(Cause.SILENCE)
         self._beat()
-        return ""
+        return self._over_limits() if self.line.over else ""
+
+    def _over_limits(self) -> str:
+        """Its tree is larger or older than its limits let it be: ended at once, whatever the mode."""
+        log.warning("%s: %s", self.leg, self.line.over)
+        with transaction.atomic():
+            self.claim.hold()
+            findings.put(self.relay.pk, f"leg {self.leg.number} limits: ", [f"ended over its {self.line.over}"])
+        return self._end(Cause.AGENT_CRASH)
 
     def _agent_ended(self) -> str:
         """ "A signal, an exit code other than 0, no result … is a crash"; else the agent ended by itself."""

@@ -17,6 +17,7 @@ import pytest
 from relays.agents import process
 from relays.agents.base import LegContext
 from relays.agents.channel import Channel
+from relays.agents.limits import Limits
 from relays.agents.registry import adapter
 
 TITLES = (
@@ -208,12 +209,14 @@ def start(tmp_path: Path) -> Iterator[Callable[..., process.AgentProcess]]:
     """Launch a Python text as an agent; whatever is left of it at the end of the test is killed."""
     begun: list[process.AgentProcess] = []
 
-    def begin(code: str, *args: str, contain: process.Containment | None = None) -> process.AgentProcess:
+    def begin(
+        code: str, *args: str, contain: process.Containment | None = None, limits: Limits | None = None
+    ) -> process.AgentProcess:
         marker = f"test-{secrets.token_hex(8)}"
         env = {"PATH": os.environ["PATH"]}
         argv = [sys.executable, "-c", code, *args]
         log = tmp_path / f"agent-{len(begun)}"
-        agent = process.launch(argv, cwd=tmp_path, env=env, marker=marker, log_dir=log, contain=contain)
+        agent = process.launch(argv, cwd=tmp_path, env=env, marker=marker, log_dir=log, contain=contain, limits=limits)
         begun.append(agent)
         return agent
 
