@@ -11,6 +11,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, PlainSerializer
 
+from relays.core.remote import address
+
 _LARGEST_COUNT = 10**15
 _LONGEST = timedelta(days=3660)
 _MONEY_PLACES = 10
@@ -185,5 +187,6 @@ PositiveMoney = Annotated[Decimal, BeforeValidator(_positive_money), _as_money]
 Truth = Annotated[bool, BeforeValidator(_truth)]
 Folder = Annotated[str, BeforeValidator(_folder)]
 Command = Annotated[str, BeforeValidator(_command)]
+Address = Annotated[str, BeforeValidator(address)]
 Tools = Annotated[tuple[str, ...], BeforeValidator(_tools)]
 Unset = BeforeValidator(_unset)  # the word `none` means: no limit

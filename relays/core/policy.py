@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from relays.core import windows
 from relays.core.baton import Bounds
 from relays.core.limits import (
+    Address,
     Command,
     Count,
     Duration,
@@ -159,6 +160,8 @@ class Policy(_Table):
     resume: Literal["on_approve", "by_operator"] = "on_approve"
     gate_expiry: Annotated[Duration | None, Unset] = None
     mode: Mode = Mode.ENFORCE
+    push_to: Address = ""  # where the branch of a relay that is done may be pushed; "" = nowhere
+    pull_request: Truth = False  # whether a pull request is offered once it was pushed
     effectful_tools: Tools = ()  # a leg runs them only while none of its assumptions is weak
     baton: Annotated[Bounds, BeforeValidator(_bounds)] = Bounds()
     baseline: Figures = {}

@@ -77,6 +77,10 @@ GROUPS: Final[Mapping[str, Mapping[str, str]]] = {
         "baton.held_region": "globs of the region",
         "baton.factor": "how many times baton.total the text may be long as it is written",
     },
+    "When the relay is done": {
+        "push_to": "address that a person may have the branch pushed to; empty = nowhere",
+        "pull_request": "whether a pull request is offered after that; true or false",
+    },
     "Memory": {"memory_root": "folder of memory files inside the repository"},
 }
 
@@ -87,6 +91,7 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "resume": ("on_approve", "by_operator"),
     "workspace": ("worktree", "in_place"),
     "four_eyes": ("true", "false"),
+    "pull_request": ("true", "false"),
 }
 
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from django.db.models import F, Q
 from django.utils import timezone
 
-from relays.driver import advance, causes, gates, outbox
+from relays.driver import advance, causes, gates, outbox, pushing
 from relays.models import Heartbeat, Relay, RelayStatus
 from relays.sessions import jobs
 
@@ -41,6 +41,7 @@ def reconcile() -> int:
             break
         started += _try(relay_id, partial(advance.advance, relay_id)) == "started"
     _try("outbox", outbox.carry_out)
+    _try("pushes", pushing.carry_out)
     _try("gates that expire", partial(gates.expire, now))
     _try("imports", partial(jobs.ring_due, now))
     started += _looks(now, min(until, time.monotonic() + LOOKS_TAKE))

@@ -33,6 +33,7 @@ from relays.models.maintenance import Maintenance, MaintenanceItem
 from relays.models.notice import Channel, Delivery, Notice, Subscription
 from relays.models.person import Layout
 from relays.models.policy import PolicyVersion
+from relays.models.push import Push, PushState
 from relays.models.querytool import MemoryOperation, ToolUse
 from relays.models.relay import FINAL_STATUSES, DriverClaim, RegionLease, Relay, RelayStatus, Repository, Request
 from relays.models.reviewers import ReviewerGroup
@@ -108,6 +109,8 @@ __all__ = [
     "Promotion",
     "Pulse",
     "RegionLease",
+    "Push",
+    "PushState",
     "Relay",
     "RelayStatus",
     "Repository",

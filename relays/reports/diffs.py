@@ -25,6 +25,30 @@ class Diff:
     problem: str
     command: str
 
+    @property
+    def by_file(self) -> tuple["FileDiff", ...]:
+        """The lines that are shown, file by file; the file that the cut went through has fewer than it has."""
+        files: list[tuple[str, list[tuple[str, str]]]] = []
+        for kind, text in self.lines:
+            if text.startswith("diff --git ") and kind == "at":
+                files.append((_name(text), []))
+            elif files:
+                files[-1][1].append((kind, text))
+        return tuple(
+            FileDiff(name, sum(kind == "add" for kind, _ in rows), sum(kind == "del" for kind, _ in rows), tuple(rows))
+            for name, rows in files
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FileDiff:
+    """One file of a diff: its name now, what was added and removed of the lines that are shown, and these lines."""
+
+    name: str
+    added: int
+    removed: int
+    lines: tuple[tuple[str, str], ...]
+
 
 def between(relay: Relay, old: str, new: str, label: str) -> Diff:
     """What `new` has that `old` has not; never raises for a store that does not answer. Agent text stays text."""
@@ -53,6 +77,15 @@ def read(text: str, label: str, command: str = "") -> Diff:
         problem="",
         command=command,
     )
+
+
+def _name(line: str) -> str:
+    """The name after the change, out of `diff --git a/… b/…`; git quotes one with unusual letters."""
+    rest = line.removeprefix("diff --git ")
+    half = len(rest) // 2
+    if rest[:half].removeprefix("a/") == rest[half + 1 :].removeprefix("b/"):
+        return rest[half + 1 :].removeprefix("b/")
+    return rest.rpartition(" b/")[2] or rest
 
 
 def _kind(line: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 
 from relays.core import budget, readout
 from relays.core.baton import read
+from relays.core.remote import pull_request
 from relays.core.userfacts import UserFact
 from relays.core.vocabulary import Token, token
 from relays.models import (
@@ -26,13 +27,15 @@ from relays.models import (
     GateState,
     LedgerRow,
     Leg,
+    Push,
+    PushState,
     RegionLease,
     Relay,
     RelayStatus,
     Verification,
 )
 from relays.reports import approvals, userfacts
-from relays.reports.gate import headline
+from relays.reports.gate import branch_tip, headline
 from relays.reports.legs import totals
 from relays.reports.rules import AXES, rules_of
 
@@ -74,11 +77,27 @@ class Loud:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A relay that is done: what it made and how it gets into the main line. `commits` None = not counted yet."""
+    """A relay that is done: what it made and how it gets into the main line.
+
+    `tip` "": `problem` says why it is not known. `push_to` "": its policy allows no push; `push`: the newest one that
+    was asked for, `pushed` whether it brought this tip there. `pull_request`: the page that opens one, else `request`
+    is a command that writes its text; both "" where the policy offers none or nothing was pushed.
+    """
 
     branch: str
-    commits: int | None
+    commits: int
     merge: str
+    tip: str
+    problem: str
+    push_to: str
+    push: Push | None
+    pull_request: str
+    request: str
+
+    @property
+    def pushed(self) -> bool:
+        push = self.push
+        return push is not None and push.state == PushState.DONE and (push.tip, push.where) == (self.tip, self.push_to)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +116,7 @@ class Head:
 
 
 def head(relay: Relay) -> Head:
-    """Four queries; one more when the relay is done, or parked with no open gate."""
+    """Four queries; two more and a look at its repository when the relay is done, one when parked with no open gate."""
     gates = list(
         GateEpisode.objects.filter(relay=relay, state__in=OPEN_GATES).select_related("leg").order_by("opened_at", "id")
     )
@@ -132,7 +151,23 @@ def _loud(relay: Relay, gate: GateEpisode, others: int) -> Loud:
 
 def _finished(relay: Relay) -> Finished:
     made = Counted.objects.filter(relay=relay, kind=Counted.Kind.COMMIT, counts=True).count()
-    return Finished(relay.branch, made, f"git -C {shlex.quote(relay.repo)} merge --no-ff {shlex.quote(relay.branch)}")
+    tip, problem = branch_tip(relay)
+    rules = rules_of(relay)
+    push = Push.objects.filter(relay=relay).select_related("decision__actor").first()
+    offered = rules.pull_request and push is not None and push.state == PushState.DONE
+    page = pull_request(rules.push_to, relay.branch) if offered else ""
+    command = shlex.join(["git", "-C", relay.repo, "request-pull", relay.start_sha, rules.push_to, relay.branch])
+    return Finished(
+        branch=relay.branch,
+        commits=made,
+        merge=shlex.join(["git", "-C", relay.repo, "merge", "--no-ff", relay.branch]),
+        tip=tip,
+        problem=problem,
+        push_to=rules.push_to,
+        push=push,
+        pull_request=page,
+        request=command if offered and not page else "",
+    )
 
 
 # ---- numbers ------------------------------------------------------------------------------------------------------

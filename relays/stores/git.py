@@ -78,6 +78,11 @@ class GitStore:
         return self._facts
 
     @property
+    def shield_base(self) -> Path:
+        """The folder of our own repositories through which this one is read."""
+        return self._shield_base
+
+    @property
     def git_dir(self) -> Path:
         """The common git directory, resolved."""
         return self.facts.git_dir

@@ -11,10 +11,12 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, Ht
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST, require_safe
 
 from relays import access
 from relays.actions import park as parking
+from relays.actions import push as pushing
 from relays.actions import restate as restating
 from relays.actions import resume as resuming
 from relays.actions import userfacts
@@ -107,6 +109,7 @@ def _head(found: Relay, rights: frozenset[str]) -> dict[str, object]:
         "head": head,
         "acts": acts(head, rights),
         "repo_name": PurePath(found.repo).name,
+        "may_push": OPERATE in rights,
         "can_verify": head.baton_leg is not None and bool(rights & {OPERATE, REVIEW}),
     }
 
@@ -171,7 +174,7 @@ def _records(found: Relay, request: HttpRequest) -> dict[str, object]:
     diff = None
     if tab == "diff" and found.status == RelayStatus.DONE:
         tip, problem = branch_tip(found)
-        diff = diffs.between(found, found.start_sha, tip, f"Diff of {found.branch}")
+        diff = diffs.between(found, found.start_sha, tip, _("Diff of %s") % found.branch)
     wanted = {
         "tab": "diff" if diff else records.tab,
         "rows": rows if whole_number(rows) is not None else "",
@@ -201,7 +204,7 @@ def _csv(found: Relay, of: str) -> HttpResponseBase:
 
 def _forms(found: Relay, rights: frozenset[str]) -> list[tuple[str, str]]:
     """Forms that stand for the whole life of the page; a button of a refreshed region names its form."""
-    forms = [(name, reverse(f"relay_{name}", args=[found.pk])) for name in (*ACTS, "facts", "restate")]
+    forms = [(name, reverse(f"relay_{name}", args=[found.pk])) for name in (*ACTS, "facts", "restate", "push")]
     verify = ("verify", reverse("baton_verify", args=[found.pk, 0]))
     return [*(forms if OPERATE in rights else ()), *((verify,) if rights & {OPERATE, REVIEW} else ())]
 
@@ -243,6 +246,26 @@ def facts(request: HttpRequest, relay_id: str) -> HttpResponse:
         messages.error(request, str(refusal))
     else:
         messages.success(request, "Recorded: the next leg is given what stands now.")
+    response = HttpResponseRedirect(reverse("relay", args=[found.pk]))
+    response.status_code = 303
+    return response
+
+
+@require_POST
+def push(request: HttpRequest, relay_id: str) -> HttpResponse:
+    """Send the branch of a relay that is done where its policy says; `seen` is the tip that the page showed."""
+    found = access.load_relay(request, relay_id)
+    access.require(request, OPERATE)
+    comment, seen = request.POST.get("comment", "").strip()[:500], request.POST.get("seen", "")
+    try:
+        asked = pushing.push(actor_of(request), relay_id, seen=seen, comment=comment)
+    except NotPermitted as refusal:
+        raise PermissionDenied(str(refusal)) from refusal
+    except Refused as refusal:
+        messages.error(request, str(refusal))
+    else:
+        said = _("Recorded: %(branch)s is pushed to %(where)s by a worker; its result shows here.")
+        messages.success(request, said % {"branch": asked.branch, "where": asked.where})
     response = HttpResponseRedirect(reverse("relay", args=[found.pk]))
     response.status_code = 303
     return response

@@ -77,6 +77,7 @@ urlpatterns: list[URLPattern] = [
     path("relays/<str:relay_id>/park/", relay.park, name="relay_park"),
     path("relays/<str:relay_id>/park-now/", relay.park_now, name="relay_park_now"),
     path("relays/<str:relay_id>/facts/", relay.facts, name="relay_facts"),
+    path("relays/<str:relay_id>/push/", relay.push, name="relay_push"),
     path("relays/<str:relay_id>/restate/", relay.restate, name="relay_restate"),
     path("relays/<str:relay_id>/policy/", policies.relay_policy, name="relay_policy"),
     path("relays/<str:relay_id>/stop/", relay.stop, name="relay_stop"),

@@ -88,6 +88,8 @@ def test_what_is_never_the_repositorys_to_say() -> None:
         "four_eyes",
         "resume",
         "workspace",
+        "push_to",
+        "pull_request",
         "memory_root",
         "mode",
         "gate_expiry",

@@ -43,6 +43,7 @@ VERBS: dict[str, str] = {
     "import": "read sessions of agents that nobody drives",
     "follow": "read sessions that nobody drives, and keep reading what is added to them",
     "adopt": "take up a relay that ran on another host, from a clone",
+    "push": "send the branch of a relay that is done to the address that its policy names",
     "release": "let go of the region that a relay without a running leg holds",
     "clean": "remove what ended relays left behind, where nothing is lost",
     "simulate": "the cost engine alone: what a way to carry a window over would bill",
