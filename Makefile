@@ -10,17 +10,20 @@ PY := $(VENV)/bin/python
 PYTEST := $(PY) -m pytest
 # one process for each core, a file whole in one of them; SIDE_BY_SIDE= runs them one after the other
 SIDE_BY_SIDE ?= -n auto --dist loadfile
+# where `make agents` installs the real agent programs
+AGENTS ?= .agents
 # without the slow ones; leave some out or choose some with ARGS="-k baton"
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-postgres slow chaos coverage bench check format messages lock clean
+.PHONY: help run test test-postgres slow agents chaos coverage bench check format messages lock clean
 
 help: ## list these verbs
 	@echo "make run            web, worker and beat on 127.0.0.1:$(PORT); on an empty database the tour too (PORT=8001)"
 	@echo "make test           the default tests on SQLite"
 	@echo "make test-postgres  the same tests on PostgreSQL ($(POSTGRES))"
 	@echo "make slow           the tests that take longer"
+	@echo "make agents         the real agent programs, pinned from npm, against a scripted model without any network"
 	@echo "make chaos          the tests that kill processes at random moments"
 	@echo "make coverage       branch coverage of the rules by their own tests; fails under 95 %"
 	@echo "make bench          one table of measurements, each beside its peer or its limit"
@@ -80,6 +83,19 @@ test-postgres: $(VENV)/.ready-dev
 
 slow: $(VENV)/.ready-dev
 	$(PYTEST) $(SIDE_BY_SIDE) -m "slow" $(ARGS)
+
+# as root in a network namespace with loopback only; a program that is not there is named (in CI it fails)
+agents: $(VENV)/.ready-dev $(AGENTS)/.ready
+	AGENT_TESTS=$(abspath $(AGENTS)) $(PY) -m tests.agents.isolated $(PYTEST) -m agents tests/agents $(ARGS)
+
+$(AGENTS)/.ready: tests/agents/programs/package.json
+	@mkdir -p $(AGENTS)
+	@if command -v npm >/dev/null 2>&1; then \
+		echo "installing the agent programs in $(AGENTS)"; \
+		cp tests/agents/programs/package.json $(AGENTS)/package.json && \
+		npm install --prefix $(AGENTS) --no-package-lock --no-audit --no-fund --ignore-scripts --loglevel=error && \
+		touch $@; \
+	else echo "npm was not found: install Node.js to test with the real agent programs" >&2; fi
 
 chaos: $(VENV)/.ready-dev
 	$(PYTEST) -m "chaos" $(ARGS)

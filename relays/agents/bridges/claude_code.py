@@ -31,6 +31,7 @@ SWITCHES: Final = {
     "DISABLE_TELEMETRY": "1",
     "DISABLE_ERROR_REPORTING": "1",
     "DISABLE_AUTOUPDATER": "1",
+    "ENABLE_TOOL_SEARCH": "false",  # the query tool is there from the first call on, and is no find
 }
 #: with one of these it needs nothing of the user's own folder
 KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
@@ -74,7 +75,7 @@ class ClaudeCode(Bridge):
         if os.geteuid() == 0:
             env["IS_SANDBOX"] = "1"  # else it refuses to work without asking as root; it is contained
         if self.args.get("config", "own" if any(env.get(key) for key in KEYS) else "user") == "own":
-            env["CLAUDE_CONFIG_DIR"] = str(self.folder / "config")
+            env |= {"CLAUDE_CONFIG_DIR": str(self.folder / "config"), "XDG_CACHE_HOME": str(self.folder / "cache")}
         argv = [self.program, "-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
         argv += ["--include-partial-messages", "--dangerously-skip-permissions", "--session-id", str(uuid.uuid4())]
         # settings of the repository could run commands of its own, the user's are not the relay's

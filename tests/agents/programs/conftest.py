@@ -1,0 +1,5 @@
+"""Relays of these tests are started and driven as those of the driver's tests are."""
+
+from tests.driver.conftest import course
+
+__all__ = ["course"]
