@@ -236,7 +236,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     # --- the four APIs
 
-    def as_anthropic(self, body: dict[str, Any], text: str, calls: list[Any], usage: dict[str, int], step: Step) -> None:
+    def as_anthropic(
+        self, body: dict[str, Any], text: str, calls: list[Any], usage: dict[str, int], step: Step
+    ) -> None:
         figures = {
             "input_tokens": usage["in"],
             "cache_creation_input_tokens": usage["cache_write"],
@@ -280,7 +282,9 @@ class _Handler(BaseHTTPRequestHandler):
         say("message_stop")
         return None
 
-    def as_responses(self, body: dict[str, Any], text: str, calls: list[Any], usage: dict[str, int], step: Step) -> None:
+    def as_responses(
+        self, body: dict[str, Any], text: str, calls: list[Any], usage: dict[str, int], step: Step
+    ) -> None:
         whole = usage["in"] + usage["cache_read"]
         figures = {
             "input_tokens": whole, "input_tokens_details": {"cached_tokens": usage["cache_read"]},

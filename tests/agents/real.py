@@ -21,7 +21,7 @@ from tests.agents.isolated import INSIDE
 
 RUN = "AGENT_TESTS"  # set by `make agents`: where it installed them
 
-marks = [pytest.mark.agents, pytest.mark.slow, pytest.mark.timeout(300)]
+marks = [pytest.mark.agents, pytest.mark.slow, pytest.mark.timeout(120)]
 
 
 def require(name: str) -> str:
@@ -84,4 +84,3 @@ def below(worktree: Path) -> list[int]:
         if place == str(worktree) or place.startswith(f"{worktree}/"):
             found.append(pid)
     return found
-

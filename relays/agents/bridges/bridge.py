@@ -29,8 +29,8 @@ from relays.agents.bridges.line import PATH_CHARS, Line, count, cut
 WIND_DOWN: Final = (
     "RELAY_ARMED: this leg ends soon. Finish the current action and begin nothing new. Put what the next leg needs "
     "into a commit, an issue, a ledger row, a memory file or a tracked file, and declare it with the query tool (fact, "
-    "decision, open_question, dead_end), each with its pointer. Leave the tree clean or say park_tree. Then name "
-    "exactly one next_action, and say externalized last. The query tool's boundary says what still holds."
+    "decision, open_question, dead_end), each with its pointer. Leave the tree clean. Then name "
+    "exactly one next_action, and say externalized last. The query tool's safe_point says what still holds."
 )
 STOPPED: Final = "the leg ends here"
 GENTLE: Final = 5.0  # seconds that a program has to end by itself once it was told; the supervisor waits 10

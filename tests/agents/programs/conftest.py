@@ -1,5 +1,5 @@
 """Relays of these tests are started and driven as those of the driver's tests are."""
 
-from tests.driver.conftest import course
+from tests.driver.conftest import course, meanwhile
 
-__all__ = ["course"]
+__all__ = ["course", "meanwhile"]

@@ -1,4 +1,4 @@
-"""What the scripted model does in a relay's leg: real edits and commits through whatever shell tool a program offers."""
+"""What the scripted model does in a relay's leg: real edits and commits through a program's own shell."""
 
 import shlex
 from typing import Any
@@ -23,3 +23,8 @@ def close_issue(number: int) -> str:
 
 def close(number: int, **more: Any) -> Step:
     return {"text": f"Issue {number}.", "shell": close_issue(number), **more}
+
+
+def tangle(number: int) -> str:
+    """Work on an issue that is not committed."""
+    return f"mkdir -p work && echo half > work/{number}.md"
