@@ -7,6 +7,8 @@ its own evidence and its own ways out; the stops (parked unsafe, no progress) ha
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from django.utils.translation import gettext as _
+
 from relays.core import budget, settling
 from relays.core.baton import Baton
 from relays.core.objective import pin_digest, reconcile
@@ -56,37 +58,40 @@ def _drift(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: Seque
     found = reconcile(carried.objective if carried else None, relay.pin)
     own = pin_digest(relay.pin_id, relay.objective) == relay.objective_digest
     rows = [(
-        Cell("whose", "the relay's own"), Cell("pin", relay.pin_id, "mono"),
-        Cell("digest", relay.objective_digest, "sha"),
-        Cell("its digest", "verified" if own else "refused", "outcome"), Cell("objective", relay.objective, wide=True),
+        Cell(_("whose"), _("the relay's own")), Cell(_("pin"), relay.pin_id, "mono"),
+        Cell(_("digest"), relay.objective_digest, "sha"),
+        Cell(_("its digest"), "verified" if own else "refused", "outcome"),
+        Cell(_("objective"), relay.objective, wide=True),
     )]  # fmt: skip
     if carried:
         pin = carried.objective
         rows.append((
-            Cell("whose", "in the baton"), Cell("pin", pin.pin_id, "mono"), Cell("digest", pin.digest, "sha"),
-            Cell("its digest", str(found), "outcome"), Cell("objective", pin.text, wide=True),
+            Cell(_("whose"), _("in the baton")), Cell(_("pin"), pin.pin_id, "mono"),
+            Cell(_("digest"), pin.digest, "sha"),
+            Cell(_("its digest"), str(found), "outcome"), Cell(_("objective"), pin.text, wide=True),
         ))  # fmt: skip
     return Asked(
-        "Objective", f"carried against stated: {found}", tuple(rows), (), "Confirm the objective", "Refuse",
-        "A person's word makes the new pin: the relay's own as it stands here, or the one that you state.",
+        _("Objective"), _("carried against stated: %(found)s") % {"found": found}, tuple(rows), (),
+        _("Confirm the objective"), _("Refuse"),
+        _("A person's word makes the new pin: the relay's own as it stands here, or the one that you state."),
     )  # fmt: skip
 
 
 def _assumptions(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: Sequence[Check]) -> Asked:
-    ways = ((settling.CONFIRMED, "it holds"), (settling.REFRESHED, "read it again"))
+    ways = ((settling.CONFIRMED, _("it holds")), (settling.REFRESHED, _("read it again")))
     rows, subjects = [], []
     for key, row in list(_leaned_on(gate).items())[:SHOWN]:
-        subjects.append(Subject(key, row.statement if row else "never recorded as an assumption", ways))
+        subjects.append(Subject(key, row.statement if row else _("never recorded as an assumption"), ways))
         rows.append((
-            Cell("key", key, "mono"), Cell("statement", row.statement if row else "never recorded", wide=True),
-            Cell("source", row.source if row else "unknown"),
-            Cell("confidence", "not given" if row is None or row.confidence is None else row.confidence),
-            Cell("action", row.action if row else "query", "outcome"),
+            Cell(_("key"), key, "mono"), Cell(_("statement"), row.statement if row else _("never recorded"), wide=True),
+            Cell(_("source"), row.source if row else _("unknown")),
+            Cell(_("confidence"), _("not given") if row is None or row.confidence is None else row.confidence),
+            Cell(_("action"), row.action if row else "query", "outcome"),
         ))  # fmt: skip
     return Asked(
-        "Assumptions", "too weak for the step that leans on them", tuple(rows), tuple(subjects),
-        "Confirm" if rows else "Approve", "Refuse",
-        "What holds is stated by you from then on; what is to be read again stays barred until a leg has read it.",
+        _("Assumptions"), _("too weak for the step that leans on them"), tuple(rows), tuple(subjects),
+        _("Confirm") if rows else _("Approve"), _("Refuse"),
+        _("What holds is stated by you from then on; what is to be read again stays barred until a leg has read it."),
     )  # fmt: skip
 
 
@@ -105,33 +110,34 @@ def _promotions(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: 
     found = Promotion.objects.filter(leg__relay=relay, slug__in=slugs).select_related("leg").order_by("-pk")
     rows = tuple(
         (
-            Cell("leg", row.leg.number, "leg"), Cell("slug", row.slug, "mono", wide=True),
-            Cell("class", row.durability or "none given"), Cell("evidence", row.evidence or "none", "mono", wide=True),
-            Cell("outcome", row.outcome, "outcome"), Cell("why", row.reason, wide=True),
-            Cell("what it says", row.text[:300] or "its text lies with the agent", wide=True),
+            Cell(_("leg"), row.leg.number, "leg"), Cell(_("slug"), row.slug, "mono", wide=True),
+            Cell(_("class"), row.durability or _("none given")),
+            Cell(_("evidence"), row.evidence or _("none"), "mono", wide=True),
+            Cell(_("outcome"), row.outcome, "outcome"), Cell(_("why"), row.reason, wide=True),
+            Cell(_("what it says"), row.text[:300] or _("its text lies with the agent"), wide=True),
         )
         for row in found[:SHOWN]
     )  # fmt: skip
     return Asked(
-        "Promotions", "useful, and not earned yet", rows, (), "Let it be remembered", "Not to memory",
-        "Approving is the consent that makes it durable; refusing leaves it to expire. No leg waits for either.",
+        _("Promotions"), _("useful, and not earned yet"), rows, (), _("Let it be remembered"), _("Not to memory"),
+        _("Approving is the consent that makes it durable; refusing leaves it to expire. No leg waits for either."),
     )  # fmt: skip
 
 
 def _budget(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: Sequence[Check]) -> Asked:
     rows = tuple(
         (
-            Cell("axis", AXES[axis.axis]), Cell("limit", amount_of(axis.plain.get("limit"), axis.axis), "num"),
-            Cell("used", amount_of(axis.plain.get("used"), axis.axis), "num"),
-            Cell("left", "unknown" if axis.unknown else amount_of(axis.plain.get("left"), axis.axis), "num"),
-            Cell("state", "spent" if axis.spent else "holds", "outcome"),
+            Cell(_("axis"), _(AXES[axis.axis])), Cell(_("limit"), amount_of(axis.plain.get("limit"), axis.axis), "num"),
+            Cell(_("used"), amount_of(axis.plain.get("used"), axis.axis), "num"),
+            Cell(_("left"), _("unknown") if axis.unknown else amount_of(axis.plain.get("left"), axis.axis), "num"),
+            Cell(_("state"), "spent" if axis.spent else "holds", "outcome"),
         )
         for axis in budget.left(rules_of(relay).envelope, relay.spent)
         if axis.limit is not None or budget.STOP_REASONS[axis.axis] in gate.items
     )  # fmt: skip
     return Asked(
-        "Envelope", "over all legs of the relay", rows, (), "Extend the budget", "Refuse",
-        "What was used stays used: the new limit counts from the start. “Refuse and stop” ends the relay.",
+        _("Envelope"), _("over all legs of the relay"), rows, (), _("Extend the budget"), _("Refuse"),
+        _("What was used stays used: the new limit counts from the start. “Refuse and stop” ends the relay."),
     )  # fmt: skip
 
 
@@ -141,32 +147,32 @@ def _faults(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: Sequ
     recorded = PageFault.objects.filter(leg__relay=relay, kind__in=kinds).select_related("leg").order_by("-pk")[:SHOWN]
     rows = [
         (
-            Cell("record", f"{row.kind}:{row.ref}", "mono", wide=True),
-            Cell("where", f"needed by leg {row.leg.number}"),
-            Cell("found", row.outcome, "outcome"), Cell("evidence", row.reason, wide=True),
+            Cell(_("record"), f"{row.kind}:{row.ref}", "mono", wide=True),
+            Cell(_("where"), _("needed by leg %(leg)d") % {"leg": row.leg.number}),
+            Cell(_("found"), row.outcome, "outcome"), Cell(_("evidence"), row.reason, wide=True),
         )
         for row in recorded
         if f"{row.kind}:{row.ref}" in needed
     ]  # fmt: skip
-    served, waived = (settling.SERVED, "I serve it:"), (settling.WAIVED, "go on without it")
-    again = ("", "try again")
-    subjects = [Subject(name, "needed by a leg", (again, waived, served), text=True) for name in needed[:SHOWN]]
+    served, waived = (settling.SERVED, _("I serve it:")), (settling.WAIVED, _("go on without it"))
+    again = ("", _("try again"))
+    subjects = [Subject(name, _("needed by a leg"), (again, waived, served), text=True) for name in needed[:SHOWN]]
     optional = _optional(carried)
     for check in checks:
         if check.verdict == "verified":
             continue
         ref = optional.get(check.path, "")
-        where = "in the baton, optional" if ref else "in the baton, an anchor"
+        where = _("in the baton, optional") if ref else _("in the baton, an anchor")
         rows.append((
-            Cell("record", ref or check.path, "mono", wide=True), Cell("where", where),
-            Cell("found", check.verdict, "outcome"), Cell("evidence", check.evidence, wide=True),
+            Cell(_("record"), ref or check.path, "mono", wide=True), Cell(_("where"), where),
+            Cell(_("found"), check.verdict, "outcome"), Cell(_("evidence"), check.evidence, wide=True),
         ))  # fmt: skip
         if ref and ref not in needed:
-            subjects.append(Subject(ref, "optional pointer of the baton", (again, waived)))
+            subjects.append(Subject(ref, _("optional pointer of the baton"), (again, waived)))
     return Asked(
-        "Records that did not come", "asked of their stores, and not served", tuple(rows), tuple(subjects),
-        "Go on", "Refuse",
-        "Every record that you neither serve nor waive is asked of its store again; an anchor always.",
+        _("Records that did not come"), _("asked of their stores, and not served"), tuple(rows), tuple(subjects),
+        _("Go on"), _("Refuse"),
+        _("Every record that you neither serve nor waive is asked of its store again; an anchor always."),
     )  # fmt: skip
 
 
@@ -186,27 +192,30 @@ def _memory(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: Sequ
     found = MemoryOperation.objects.filter(relay=relay, item__in=gate.items).select_related("leg").order_by("-pk")
     rows = tuple(
         (
-            Cell("leg", row.leg.number, "leg"), Cell("operation", row.act),
-            Cell("memory", row.slug or "all of it", "mono", wide=True), Cell("state", row.state),
-            Cell("new text", row.text[:300], wide=True),
+            Cell(_("leg"), row.leg.number, "leg"), Cell(_("operation"), row.act),
+            Cell(_("memory"), row.slug or _("all of it"), "mono", wide=True), Cell(_("state"), row.state),
+            Cell(_("new text"), row.text[:300], wide=True),
         )
         for row in found[:SHOWN]
     )  # fmt: skip
     return Asked(
-        "Operations on memory", "beyond what an agent may do", rows, (), "Allow it", "Refuse it",
-        "Nothing was changed yet, but where a leg did it in its commits: refused, that is taken back. Allowed, it is "
-        "carried out once; git keeps what was there.",
+        _("Operations on memory"), _("beyond what an agent may do"), rows, (), _("Allow it"), _("Refuse it"),
+        _(
+            "Nothing was changed yet, but where a leg did it in its commits: refused, that is taken back. Allowed, it "
+            "is carried out once; git keeps what was there."
+        ),
     )  # fmt: skip
 
 
 def _done(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: Sequence[Check]) -> Asked:
     rows = ((
-        Cell("goal", relay.done_when, wide=True), Cell("verified progress", relay.progress_total, "num"),
-        Cell("legs", relay.legs_used, "num"), Cell("branch", relay.branch, "mono"),
+        Cell(_("goal"), relay.done_when, wide=True), Cell(_("verified progress"), relay.progress_total, "num"),
+        Cell(_("legs"), relay.legs_used, "num"), Cell(_("branch"), relay.branch, "mono"),
     ),)  # fmt: skip
     return Asked(
-        "Goal", "in prose: no store can say that it is reached", rows, (), "Confirm that it is reached", "Not reached",
-        "Confirming ends the relay with RELAY_GOAL_DONE; no leg follows.",
+        _("Goal"), _("in prose: no store can say that it is reached"), rows, (),
+        _("Confirm that it is reached"), _("Not reached"),
+        _("Confirming ends the relay with RELAY_GOAL_DONE; no leg follows."),
     )  # fmt: skip
 
 
