@@ -63,6 +63,7 @@ class Plan:
     region: tuple[str, ...]
     policy: policy.Policy
     repository_table: Mapping[str, Any]  # `[relay]` of dos.toml at the tip
+    sources: Mapping[str, str]  # key of the policy -> site, repository, policy or start; what none says is a default
     agent: str
     reviewers: ReviewerGroup | None
 
@@ -108,7 +109,7 @@ def plan(actor: Actor, request: StartRequest) -> Plan:
     group = reviewers.choose(request.reviewers) if request.reviewers else None
     if group is not None:
         reviewers.check_enough("start", group, snapshot, actor.user.get_username())
-    return Plan(request, place, store, tip, done, held_region, snapshot, table, agent, group)
+    return Plan(request, place, store, tip, done, held_region, snapshot, table, _sources(request, table), agent, group)
 
 
 def _goal(request: StartRequest) -> tuple[donewhen.DoneWhen, objective.Pin, tuple[str, ...], str]:
@@ -191,7 +192,7 @@ def start(actor: Actor, request: StartRequest) -> Relay:
         )
         try:
             with transaction.atomic():
-                _create(actor, relay, found.region, moment, request)
+                _create(actor, relay, found, moment)
         except _Again as again:
             return again.relay
         except IntegrityError:
@@ -250,7 +251,8 @@ def _started(actor: Actor, request: StartRequest) -> Relay | None:
     return row.relay if row is not None else None
 
 
-def _create(actor: Actor, relay: Relay, held_region: tuple[str, ...], moment: datetime, request: StartRequest) -> None:
+def _create(actor: Actor, relay: Relay, found: Plan, moment: datetime) -> None:
+    request, held_region = found.request, found.region
     relay.save(force_insert=True)
     holder = leases.acquire(relay, held_region, moment)
     # starts on one repository come one after the other from here on: of two that were sent at once one sees the other
@@ -275,6 +277,7 @@ def _create(actor: Actor, relay: Relay, held_region: tuple[str, ...], moment: da
             **({"reviewers": request.reviewers} if request.reviewers else {}),
             **({"form": request.form} if request.form else {}),
             **({"policy": str(request.version)} if request.version else {}),
+            **({"policy_from": dict(found.sources)} if found.sources else {}),
             **({"at": request.at.isoformat()} if request.at else {}),
             **({"try_one": True} if request.try_one else {}),
         },
@@ -341,6 +344,15 @@ def start_table(request: StartRequest) -> dict[str, Any]:
     """The start's own layer: the stored policy, over it what was given as a table, over that the mode."""
     table = policytable.merged(request.version.table if request.version else {}, request.policy)
     return {**table, **({"mode": request.mode} if request.mode else {})}
+
+
+def _sources(request: StartRequest, table: Mapping[str, Any]) -> dict[str, str]:
+    mode = {"mode": request.mode} if request.mode else {}
+    own = policytable.merged(policytable.merged(request.policy, mode), policytable.sets_table(request.sets))
+    named = request.version.table if request.version else {}
+    return policytable.sources(
+        [("site", settings.SITE_POLICY), ("repository", table), ("policy", named), ("start", own)]
+    )
 
 
 def _policy(request: StartRequest, done: donewhen.DoneWhen, table: Mapping[str, Any]) -> policy.Policy:

@@ -268,7 +268,7 @@ def diff_page(before: PolicyVersion, after: PolicyVersion) -> DiffPage:
 
 
 def relay_policy(relay: Relay) -> RelayPolicy:
-    """One relay's policy as it holds now, and each decision that changed it. Three queries."""
+    """One relay's policy as it holds now, and each decision that changed it. Four queries."""
     rows = Decision.objects.filter(relay=relay, act__in=("limit", "relay_policy")).select_related("actor")
     decisions = list(rows.order_by("-seq")[: MOST_CHANGES * 2])
     parents = {row.seq: row for row in decisions if row.act == "relay_policy"}
@@ -277,14 +277,23 @@ def relay_policy(relay: Relay) -> RelayPolicy:
     problem, groups = "", tuple[Group, ...]()
     try:
         found = policy.from_snapshot(relay.policy)
-        # the layers of its start are not kept apart: what is no default came with it or by a decision
-        start = {key: "start" for key in _keys(found) if policy.value_of(found, key) != policy.value_of(_DEFAULTS, key)}
-        if relay.policy_version is not None:
-            start |= {key: "policy" for key in policy.flatten(relay.policy_version.table) if key in start}
+        start = _started_from(relay, found)
         groups = grouped(found, start | dict.fromkeys(named, "decision"))
     except policy.PolicyError as error:
         problem = str(error)
     return RelayPolicy(relay, groups, problem, changed, newest_of_each())
+
+
+def _started_from(relay: Relay, found: policy.Policy) -> dict[str, str]:
+    """Key -> where its value came from when the relay started, as its start recorded it; one that is no default and of
+
+    which no record says so came with the start.
+    """
+    row = Decision.objects.filter(relay=relay, act="start").order_by("seq").values_list("detail", flat=True).first()
+    kept = row.get("policy_from") if isinstance(row, dict) else None
+    told = {str(key): str(source) for key, source in kept.items()} if isinstance(kept, dict) else {}
+    own = {key: "start" for key in _keys(found) if policy.value_of(found, key) != policy.value_of(_DEFAULTS, key)}
+    return own | told
 
 
 def _keys(found: policy.Policy) -> list[str]:

@@ -94,6 +94,10 @@ def test_a_relay_starts_with_a_version_and_its_own_values_over_it(people: People
     assert (found.ceiling, found.green, found.envelope.spend) == (0.8, "make check", 40)
     assert relay.policy_version == version
     assert Decision.objects.get(relay=relay).detail["policy"] == "nightly@1"
+    sources = {"ceiling": "policy", "green": "policy", "envelope.spend": "start"}
+    assert Decision.objects.get(relay=relay).detail["policy_from"] == sources
+    shown = {row.key: row.source for group in report.relay_policy(relay).groups for row in group.rows if row.own}
+    assert shown == sources
     named = report.list_page().names
     assert [(one.newest.number, one.versions, one.relays, one.living) for one in named] == [(2, 2, 1, 1)]
     page = report.version_page(version)
