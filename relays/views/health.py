@@ -2,6 +2,7 @@
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from relays import access
@@ -22,5 +23,18 @@ def health(request: HttpRequest) -> HttpResponse:
     return part_response(request, "relays/health/_checks.html", _context, ())
 
 
+#: check -> the page where what it found is looked at
+_PAGES = {
+    "notices": "notifications",
+    "prices": "fleet_cost",
+    "records": "sessions",
+    "hooks": "tokens",
+    "worktrees": "maintenance",
+    "regions": "relays",
+    "tick": "relays",
+    "supervisors": "relays",
+}
+
+
 def _context() -> dict[str, object]:
-    return {"page": report.page()}
+    return {"page": report.page(), "links": {check: reverse(name) for check, name in _PAGES.items()}}
