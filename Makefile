@@ -16,7 +16,7 @@ AGENTS ?= .agents
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-postgres slow agents chaos coverage bench check format messages lock clean
+.PHONY: help run test test-postgres slow agents chaos coverage bench check format messages screens lock clean
 
 help: ## list these verbs
 	@echo "make run            web, worker and beat on 127.0.0.1:$(PORT); on an empty database the tour too (PORT=8001)"
@@ -30,6 +30,7 @@ help: ## list these verbs
 	@echo "make check          format, lint, types, layers, migrations, templates"
 	@echo "make format         write the format that make check wants"
 	@echo "make messages       collect all texts for translators: LANG=de begins or refreshes German (needs gettext)"
+	@echo "make screens        every page in light, dark, on a phone and wide, in test-results/screens"
 	@echo "make lock           pin requirements*.in with hashes (needs uv)"
 	@echo "make clean          remove caches and the environment; var/ stays"
 
@@ -109,6 +110,10 @@ coverage: $(VENV)/.ready-dev
 # goals are printed and not asserted: a busy machine is no bug; BENCH= passes options on (see --help)
 bench: $(VENV)/.ready-dev
 	$(PY) -m tests.bench $(BENCH)
+
+# look at them; SCREENS="--page relay gate --look phone" takes some of them
+screens: $(VENV)/.ready-dev
+	$(PY) -m tests.e2e.screens $(SCREENS)
 
 # ---- checks ---------------------------------------------------------------------------------------------------------
 

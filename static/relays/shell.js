@@ -54,7 +54,7 @@
       element.title = day(at) + ' ' + hms(at) + ' ' + zone;
       if (element.classList.contains('clock')) element.textContent = day(at) === day(new Date()) ? hms(at) : day(at) + ' ' + two(at.getHours()) + ':' + two(at.getMinutes());
     });
-    all('[data-zone]').forEach(function (element) { element.textContent = zone; });
+    all('[data-times-in]').forEach(function (element) { element.textContent = element.dataset.timesIn + ' ' + zone; });
   }
   times(document);
   document.addEventListener('htmx:afterSettle', function () { times(document); marked(); });
