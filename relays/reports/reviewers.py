@@ -44,6 +44,10 @@ class GroupRow:
     silent: tuple[str, ...]
     relays: int  # that name it and go on
 
+    @property
+    def everybody(self) -> tuple[str, ...]:
+        return tuple(sorted((*self.names, *self.silent)))
+
 
 def approvers() -> QuerySet[User]:
     """Active users with the right to review, machines left out, by name."""

@@ -327,3 +327,20 @@ def test_the_same_queries_for_a_small_and_a_large_episode(story: Story, gate: Ga
         GateChange.objects.create(gate=gate, state="waiting", at=timezone.now(), by=make_user("", "reviewer"))
         Fact.objects.create(leg=story.legs[-1], seq=200 + n, kind="open_question", label=f"q {n}", at=story.clock)
     assert count() == few
+
+
+def test_groups_are_made_and_changed_by_an_admin_on_their_page(gate: GateEpisode) -> None:
+    ada, rae = make_user("ada", "admin"), make_user("rae", "reviewer")
+    url = reverse("reviewers")
+    assert "No group yet" in as_user(rae).get(url).content.decode()
+    assert as_user(rae).post(url, {"name": "backend", "add": "rae"}).status_code == 403
+    assert as_user(ada).post(url, {"name": "backend", "add": "rae ada"}).status_code == 303
+    answer = as_user(ada).post(url, {"name": "new", "add": "nobody <b>"})
+    assert answer.status_code == 400 and "no such user: nobody, &lt;b&gt;" in answer.content.decode()
+    assert 'value="nobody &lt;b&gt;"' in answer.content.decode()
+    reviewers.give(Actor(ada), gate.relay_id, "backend", "theirs")
+    assert as_user(ada).post(url, {"name": "backend", "remove": ["ada"]}).status_code == 303
+    text = as_user(ada).get(url).content.decode()
+    assert 'value="rae"><span>take rae out' in text and 'value="ada"' not in text
+    assert as_user(ada).post(url, {"name": "backend", "remove": ["rae"]}).status_code == 409
+    assert [row.detail["group"] for row in Decision.objects.filter(act="group")] == ["backend", "backend"]
