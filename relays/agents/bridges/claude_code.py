@@ -195,12 +195,10 @@ class ClaudeCode(Bridge):
                 self.background[str(row.get("task_id"))] = str(row["tool_use_id"])
             case "task_notification":
                 self._task_ended(str(row.get("task_id")), row.get("status") == "completed")
-            case "background_tasks_changed":
-                rows = row.get("tasks")
-                left = {str(_map(task).get("task_id")) for task in rows} if isinstance(rows, list) else set()
-                if not left:
-                    for task in list(self.background):
-                        self._task_ended(task, True)
+            case "background_tasks_changed" if isinstance(row.get("tasks"), list):
+                left = {str(_map(task).get("task_id")) for task in row["tasks"]}
+                for task in [task for task in self.background if task not in left]:
+                    self._task_ended(task, True)
             case "compact_boundary":
                 self.compacted(_map(row.get("compact_metadata")).get("pre_tokens"))
 
