@@ -4,7 +4,7 @@ Mission: "Evidence, not claims": nothing here is trusted; what an agent declares
 A bound that is reached never opens a gate: what no longer fits stands as one entry that refuses.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from hashlib import sha256
@@ -22,6 +22,9 @@ BACKING_CHARS: Final = 500
 #: key of the entry that stands for all that did not fit; no event can name it, because names are never empty
 OVERFLOW: Final = ""
 
+#: what a call costs by a price list: its model and buckets -> dollars, None where no price is known
+Price = Callable[[str, usage.Buckets], Decimal | None]
+
 _MONEY_STEP: Final = Decimal("1E-10")
 
 
@@ -38,7 +41,10 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """One model call, counted once: buckets and cost by field-wise maximum of its rows. `cost` None = not reported."""
+    """One model call, counted once: buckets and cost by field-wise maximum of its rows.
+
+    `cost` None = not reported, and no price is known; `listed`: it is the price list's, because none was reported.
+    """
 
     buckets: usage.Buckets
     model: str
@@ -46,6 +52,7 @@ class CallView:
     main: bool
     turn: int
     cache_reported: bool
+    listed: bool = False
 
 
 @dataclass(slots=True)
@@ -55,10 +62,12 @@ class LegView:
     `window` is the model's, 0 while it is not known. `next_actions` and `final` are those of the last boundary, gone
     when a later turn starts. `externalized` and `tree_parked` are the agent's statements while they stand: what came
     after them can void them. `fullness`: tool calls by how full the window was when they started, tenth 0 to 9 ->
-    [calls, errors]; a call before the first usage started in an empty window.
+    [calls, errors]; a call before the first usage started in an empty window. `price`: of calls whose agent reports no
+    cost, so that a limit on spend holds while the leg runs.
     """
 
     window: int = 0
+    price: Price | None = field(default=None, repr=False, compare=False)
     last_seq: int = -1
     turns: int = 0
     resident: int = 0
@@ -204,17 +213,16 @@ class LegView:
                 if not self._turn_open:
                     self._begin_turn()
                 self._turn_open = False
-            call = CallView(buckets, payload["model"], cost, main, self.turns, reported)
+            cost, listed = self._priced(payload["model"], buckets, cost)
+            call = CallView(buckets, payload["model"], cost, main, self.turns, reported, listed)
             self._count(usage.ZERO, None, call, first=True)
         else:
-            call = CallView(
-                usage.merge_max(old.buckets, buckets),
-                old.model,
-                cost if old.cost is None else old.cost if cost is None else max(old.cost, cost),
-                old.main,
-                old.turn,
-                old.cache_reported or reported,
-            )
+            merged = usage.merge_max(old.buckets, buckets)
+            before = None if old.listed else old.cost
+            said = cost if before is None else before if cost is None else max(before, cost)
+            cost, listed = self._priced(old.model, merged, said)
+            seen = old.cache_reported or reported
+            call = CallView(merged, old.model, cost, old.main, old.turn, seen, listed)
             self._count(old.buckets, old.cost, call, first=False)
         self.calls[key] = call
         if len(self.calls) > CALLS:  # its totals stay; only its key is forgotten
@@ -223,14 +231,22 @@ class LegView:
         if call.main:
             self._main_call(key, call, first=old is None)
 
+    def _priced(self, model: str, buckets: usage.Buckets, said: Decimal | None) -> tuple[Decimal | None, bool]:
+        """What a call costs, and whether the price list says it: only where the agent does not."""
+        if said is not None or self.price is None:
+            return said, False
+        found = self.price(model, buckets)
+        return found, found is not None
+
     def _count(self, before: usage.Buckets, cost_before: Decimal | None, call: CallView, *, first: bool) -> None:
         self.total = usage.corrected(self.total, before, call.buckets)
         if call.cost is not None:
             self.spend += call.cost - (cost_before or 0)
             if not first and cost_before is None:
                 self.unpriced -= 1
-        elif first:
+        elif first or cost_before is not None:
             self.unpriced += 1
+            self.spend -= cost_before or 0
 
     def _main_call(self, key: str, call: CallView, *, first: bool) -> None:
         resident = usage.resident(call.buckets)

@@ -251,7 +251,12 @@ def plain(price: Decimal) -> str:
 # --- names of models
 
 #: whose models an agent calls where nothing else says so
-AGENT_PROVIDERS: Final[Mapping[str, str]] = {"claude-code": "anthropic", "codex": "openai", "gemini-cli": "google"}
+AGENT_PROVIDERS: Final[Mapping[str, str]] = {
+    "claude-code": "anthropic",
+    "codex": "openai",
+    "gemini-cli": "google",
+    "gemini": "google",
+}
 _VARIANT: Final = re.compile(r"\[[0-9a-z]+\]\Z")  # "[1m]": the same model with a longer window
 _BEDROCK: Final = re.compile(r"(?:[a-z]{2,8}\.)?(?:anthropic|amazon|meta|mistral|deepseek|openai|qwen|cohere)\.[a-z]")
 #: the names that agents give to providers that the prices know under another one

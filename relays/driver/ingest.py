@@ -7,8 +7,9 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
+from django.utils import timezone
 
-from relays.core import assumptions, promotion, residency, usage
+from relays.core import assumptions, pricing, promotion, residency, usage
 from relays.core.events import TOLD, UNREAD
 from relays.core.events import Event as CoreEvent
 from relays.core.legview import CallView, LegView
@@ -32,6 +33,7 @@ from relays.models import (
     Relay,
     statements,
 )
+from relays.stores import prices
 
 FACT_KINDS = {"fact", "decision", "open_question", "dead_end"}
 #: what must not lean on a weak assumption
@@ -47,6 +49,7 @@ class Ingest:
     def __init__(self, relay: Relay, leg: Leg, claim: Claim, view: LegView) -> None:
         self.relay, self.leg, self.claim, self.view = relay, leg, claim, view
         self.waiting: list[tuple[CoreEvent, datetime]] = []
+        view.price = self._list_price
         self.flushed_calls: dict[str, CallView] = {}
         self.flushed_turns = 0
         self.rolled: dict[str, Any] = {}  # the leg's columns as the last flush wrote them
@@ -57,6 +60,14 @@ class Ingest:
         self.faults: dict[int, Judged] = {}  # by number, until they are written
         self.judged_faults = 0
         self.settled: dict[int, dict[str, Any]] = {}  # promotions that were judged before they are written
+
+    def _list_price(self, model: str, buckets: usage.Buckets) -> Decimal | None:
+        """By the price list, now: "An unknown model is `unpriced`, never 0". A scripted call costs nothing real."""
+        if model.startswith("scripted"):
+            return None
+        found = prices.book().find(model, self.relay.agent, timezone.now())
+        cost = pricing.cost(found.rates, buckets) if found is not None else None
+        return None if cost is None else pricing.kept(cost)
 
     def resume_from_records(self) -> None:
         """After a crash: what is stored is what was seen; fold it again in its order."""
@@ -253,6 +264,7 @@ class Ingest:
                     resident_tokens=usage.resident(call.buckets) if call.main else 0,
                     cache_reported=call.cache_reported,
                     cost=call.cost,
+                    listed=call.listed,
                     scripted=call.model.startswith("scripted"),
                     at=now,
                     **tokens,

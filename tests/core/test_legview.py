@@ -118,6 +118,21 @@ def test_cost_is_the_maximum_of_a_call_and_a_call_without_one_is_unpriced(leg):
     assert leg.view.calls["a"].cost == Decimal("0.3")
 
 
+def test_a_call_whose_agent_reports_no_cost_costs_what_the_list_says_as_it_grows(leg):
+    leg.view.price = lambda model, buckets: Decimal(buckets.output) / 100 if model == "m" else None
+    leg.call("a", output=1)
+    leg.call("a", output=30)
+    leg.call("b", output=5, model="unknown")
+    assert (leg.view.spend, leg.view.unpriced) == (Decimal("0.3"), 1)
+    assert leg.view.calls["a"].listed and not leg.view.calls["b"].listed
+    leg.call("a", cost="0.02")  # the agent's own word, even where it is less
+    assert (leg.view.spend, leg.view.calls["a"].cost, leg.view.calls["a"].listed) == (Decimal("0.02"),) * 2 + (False,)
+    leg.view.price = lambda model, buckets: None if buckets.output > 9 else Decimal(1)
+    leg.call("c", output=1)
+    leg.call("c", output=10)  # no price for so much
+    assert (leg.view.spend, leg.view.unpriced) == (Decimal("0.02"), 2)
+
+
 def test_new_results_are_those_since_the_last_new_main_call(leg):
     leg.call("a", input=1)
     leg.tool("t1", 100)
