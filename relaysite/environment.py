@@ -97,7 +97,7 @@ class Environment:
     def folder(self, name: str, default: Path) -> Path:
         path = PROJECT / Path(self.text(name) or default).expanduser()
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)  # batons, streams and the database are nobody else's
         except OSError as error:
             raise _refuse(name, str(path), f"a folder that can be made and written ({error})") from error
         return path

@@ -133,7 +133,7 @@ def find(relay: Relay, leg: Leg) -> tuple[OutlivingAgent, str] | None:
 def open_channel(relay: Relay, leg: Leg, socket_path: str = "") -> Channel:
     """The leg's folder and its socket: a new one, or again the one that an agent comes back to."""
     folder = leg_folder(relay.pk, leg.number)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not socket_path:
         unheard.begin(folder)
     return Channel(folder, socket_path=socket_path)

@@ -121,10 +121,13 @@ def git() -> Iterator[Finding]:
 
 def var() -> Iterator[Finding]:
     folder = Path(settings.RELAY_VAR)
-    if os.access(folder, os.W_OK | os.X_OK):
-        yield Finding("var", "ok", str(folder))
-    else:
+    if not os.access(folder, os.W_OK | os.X_OK):
         yield Finding("var", "failed", f"{folder} cannot be written", "make it writable, or set RELAY_VAR")
+    elif folder.stat().st_mode & 0o077:
+        fix = f"chmod 700 {folder}: batons, streams of agents and the database are nobody else's"
+        yield Finding("var", "warning", f"{folder} is open to other users of this machine", fix)
+    else:
+        yield Finding("var", "ok", str(folder))
 
 
 def database() -> Iterator[Finding]:

@@ -327,3 +327,28 @@ def test_the_group_alone_where_there_is_no_proc(start, until):
     up(agent, until)
     agent.kill_tree()
     assert agent.poll() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_agent_has_its_three_pipes_open_and_nothing_of_ours(start, until, strongest, kind, tmp_path):
+    allowed(kind, strongest)
+    secret = tmp_path / "of-ours"
+    secret.write_text("not for agents")
+    with secret.open() as held:  # as the database and the logs of a supervisor are
+        os.set_inheritable(held.fileno(), True)
+        code = (
+            "import os\nopen_ones = [f'/proc/self/fd/{fd}' for fd in os.listdir('/proc/self/fd')]\n"
+            "print([os.readlink(one) for one in open_ones if os.path.lexists(one)], flush=True)"
+        )
+        agent = start(code, contain=kind)
+        said = bytearray()
+
+        def over() -> bool:
+            said.extend(agent.stdout.read(1000) or b"")
+            return b"]" in said
+
+        assert until(over)
+    assert str(secret) not in said.decode() and said.count(b"pipe:") == 3
+    folder = tmp_path / "agent-0"
+    assert os.listdir(folder) == ["stderr.log"]
+    assert (folder.stat().st_mode | (folder / "stderr.log").stat().st_mode) & 0o077 == 0

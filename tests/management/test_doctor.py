@@ -149,3 +149,11 @@ def test_agent_programs_are_named_with_version_and_sign_in_and_no_content_is_rea
     )
     assert claude.state == "warning" and claude.detail.startswith("9.0.0 (measured with 2.1.332), ")
     assert "no sign-in is in sight" in claude.detail and "--agent-arg env=ANTHROPIC_API_KEY" in claude.fix
+
+
+def test_a_var_folder_that_others_may_read_is_a_warning(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(settings, "RELAY_VAR", tmp_path)
+    for mode, state in ((0o750, "warning"), (0o701, "warning"), (0o700, "ok")):
+        tmp_path.chmod(mode)
+        assert found("var").state == state
+        assert (f"chmod 700 {tmp_path}" in found("var").fix) == (state == "warning")

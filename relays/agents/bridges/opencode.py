@@ -29,6 +29,7 @@ _WRITES: Final = frozenset({"write", "edit", "patch", "multiedit"})
 #: agents of the program's own whose calls are none of the session's: what they write is no step of the work
 _ASIDE: Final = frozenset({"title", "summary"})
 _ENDED: Final = ("completed", "error")
+_CUT: Final = 1.0  # seconds that a server may live without its stream of events
 _ABORTING: Final = 0.3  # seconds that an abort has before the server is ended
 
 
@@ -237,8 +238,11 @@ class OpenCode(Bridge):
         if events.over():
             self.forget(fd)
             if not self.stopping and self.outcome is None:
-                self.complain("the stream of its events was cut")
-                self._over(1)
+                self.after(_CUT, self._cut)  # a server that died is heard of in a moment: how it ended says more
+
+    def _cut(self) -> None:
+        self.complain("the stream of its events was cut")
+        self._over(1)
 
     def happened(self, event: Mapping[str, Any]) -> None:
         """One event of the server. Sessions beside ours are those of its sub-agents."""
