@@ -22,6 +22,7 @@ from relays.actions.base import Actor, NotFound, NotLegalNow, Refused, Usage, ch
 from relays.core import policy
 from relays.driver import cleaning, gates
 from relays.driver.changes import INBOX, RELAYS
+from relays.driver.places import RELAY_ID
 from relays.models import Decision, Maintenance, MaintenanceItem, Relay
 from relays.models.pulse import bump
 from relays.reports import maintenance as report
@@ -60,7 +61,8 @@ def policy_all(
     found = report.living()
     if relays:
         named = list(dict.fromkeys(relays))
-        known = set(found.filter(pk__in=named).values_list("pk", flat=True))
+        ids = [one for one in named if RELAY_ID.fullmatch(one)]
+        known = set(found.filter(pk__in=ids).values_list("pk", flat=True))
         if missing := [one for one in named if one not in known]:
             raise Usage(f"change policies: {missing[0][:60]!r} is no relay that goes on; name others, or none for all")
         found = found.filter(pk__in=named)

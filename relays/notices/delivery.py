@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 #: how long after an attempt the next one is due; after the last of them it is dead
 DELAYS: Final = tuple(timedelta(seconds=n) for n in (5, 20, 60, 300, 1200, 3600, 10800))
 LOST: Final = timedelta(seconds=120)  # a claim so old is of a worker that died: no task runs for so long
+AT_IT: Final = timedelta(seconds=30)  # nothing that is sent takes longer: a claim that is younger is at work
 STALE: Final = timedelta(hours=24)  # what nobody sent for so long is not told any more
 KEPT: Final = timedelta(days=30)
 BATCH: Final = 50
@@ -39,7 +40,7 @@ def step(seconds: float = PASS_TAKES) -> int:
     While another worker sends, this one goes back to its relays: a slow receiver never takes all of them.
     """
     now = timezone.now()
-    if Delivery.objects.filter(state=Delivery.State.SENDING, claimed_at__gt=now - LOST).exists():
+    if Delivery.objects.filter(state=Delivery.State.SENDING, claimed_at__gt=now - AT_IT).exists():
         return 0
     return work(seconds)
 

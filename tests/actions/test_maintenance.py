@@ -144,6 +144,8 @@ def test_values_are_given_to_many_by_a_decision_each(ann: Actor) -> None:
         maintenance.policy_all(ann, sets=["envelope.turns=4"], comment=" ")
     with pytest.raises(Usage, match="no relay that goes on"):
         maintenance.policy_all(ann, sets=["envelope.turns=4"], comment="why", relays=[ended.pk])
+    with pytest.raises(Usage, match="no relay that goes on"):
+        maintenance.policy_all(ann, sets=["envelope.turns=4"], comment="why", relays=["a\0b"])
     assert not Maintenance.objects.exists()
     act = maintenance.policy_all(ann, sets=["envelope.turns=400\nrotations_per_hour=2"], comment="less at night")
     assert run(act) == "done" and states(act) == {one.pk: "done", other.pk: "done"}

@@ -1,5 +1,6 @@
 """`doctor`: each check says what it found and what to do; it never dies of what it finds."""
 
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,10 +10,25 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from relays.agents.process import Containment
-from relays.models import Heartbeat, RelayStatus
+from relays.models import (
+    Channel,
+    DayCost,
+    Delivery,
+    DriverClaim,
+    Heartbeat,
+    HookEvent,
+    HookTally,
+    Notice,
+    Outbox,
+    RegionLease,
+    RelayStatus,
+    Repository,
+    SessionAnomaly,
+    SourceFile,
+)
 from relays.reports import health as doctor
 from tests.management.conftest import Cli
-from tests.web_builders import make_relay
+from tests.web_builders import make_leg, make_relay
 
 pytestmark = pytest.mark.django_db
 
@@ -157,3 +173,88 @@ def test_a_var_folder_that_others_may_read_is_a_warning(monkeypatch: pytest.Monk
         tmp_path.chmod(mode)
         assert found("var").state == state
         assert (f"chmod 700 {tmp_path}" in found("var").fix) == (state == "warning")
+
+
+def one(check: Callable[[], Iterator[doctor.Finding]]) -> doctor.Finding:
+    """What one check alone finds."""
+    (finding,) = check()
+    return finding
+
+
+def test_a_relay_that_is_due_and_not_looked_at_is_named() -> None:
+    assert one(doctor.tick).state == "ok"
+    now = timezone.now()
+    late = make_relay(status=RelayStatus.READY, status_at=now - timedelta(minutes=3))
+    make_relay(status=RelayStatus.WAITING, next_at=now + timedelta(hours=1), status_at=now - timedelta(hours=1))
+    driven = make_relay(status=RelayStatus.READY, status_at=now - timedelta(minutes=3))
+    DriverClaim.objects.create(relay=driven, holder="here:1", heartbeat=now)
+    assert one(doctor.tick).state == "warning"
+    assert late.pk in one(doctor.tick).detail and driven.pk not in one(doctor.tick).detail
+
+
+def test_a_silent_supervisor_is_a_warning_and_a_hung_one_a_failure() -> None:
+    now, relay = timezone.now(), make_relay()
+    claim = DriverClaim.objects.create(relay=relay, holder="orders-1:77", heartbeat=now)
+    assert one(doctor.supervisors).detail == "1 at work, none is silent"
+    for minutes, state in ((2, "warning"), (11, "failed")):
+        DriverClaim.objects.filter(pk=claim.pk).update(heartbeat=now - timedelta(minutes=minutes))
+        assert one(doctor.supervisors).state == state
+        assert relay.pk in one(doctor.supervisors).detail and "orders-1:77" in one(doctor.supervisors).detail
+    DriverClaim.objects.update(holder="")
+    assert one(doctor.supervisors).state == "ok", "what was given back is nobody's"
+
+
+def test_a_region_that_an_ended_relay_holds_is_a_warning() -> None:
+    relay = make_relay(status=RelayStatus.DONE)
+    repository = Repository.objects.create(git_dir="/srv/acme/orders/.git")
+    lease = RegionLease.objects.create(relay=relay, repository=repository, region=["**"], since=timezone.now())
+    assert one(doctor.regions).state == "warning" and "relay release" in one(doctor.regions).fix
+    RegionLease.objects.filter(pk=lease.pk).update(held=False)
+    assert one(doctor.regions).state == "ok"
+
+
+def test_what_cannot_be_written_to_a_repository_is_a_warning_with_its_error() -> None:
+    row = Outbox.objects.create(kind="git_note", relay=make_relay(), target="1", not_before=timezone.now())
+    assert one(doctor.outbox).detail == "1 on their way"
+    Outbox.objects.filter(pk=row.pk).update(attempts=3, error="Permission denied\nmore")
+    assert one(doctor.outbox).state == "warning" and one(doctor.outbox).detail.endswith("Permission denied")
+
+
+def test_models_without_a_price_records_and_hook_events_that_nobody_knows_are_named() -> None:
+    now, relay = timezone.now(), make_relay()
+    leg = make_leg(relay)
+    zero = dict.fromkeys(("input_tokens", "cache_read", "cache_write_5m", "cache_write_1h", "output_tokens"), 0)
+    for day, model in ((now.date(), "new-model"), (now.date() - timedelta(days=30), "old-model")):
+        DayCost.objects.create(
+            day=day, kind="relay", relay=relay, leg=leg, owner=relay.owner, model=model, calls=9, unpriced=7, units=0,
+            scripted=False, agent="x", repository="r", **zero,
+        )  # fmt: skip
+    assert "new-model (7)" in one(doctor.prices).detail and "old-model" not in one(doctor.prices).detail
+    source = SourceFile.objects.create(path="/srv/a.jsonl", read_at=now)
+    SessionAnomaly.objects.create(source=source, kind="unknown_key", detail="x", count=5)
+    assert one(doctor.records).state == "ok" and "5 unknown keys" in one(doctor.records).detail
+    SessionAnomaly.objects.create(source=source, kind="unknown_type", detail="novelty", count=2)
+    assert one(doctor.records).state == "warning" and "2 records" in one(doctor.records).detail
+    assert "novelty" in one(doctor.records).detail
+    HookTally.objects.create(minute=now, kept=4)
+    assert one(doctor.hooks).detail == "4 calls in the last day, all kept"
+    HookTally.objects.update(refused=2)
+    assert one(doctor.hooks).state == "warning" and "2 refused" in one(doctor.hooks).detail
+    HookEvent.objects.create(agent="claude-code", sid="s", event="Sunrise", known=False, size=1, at=now)
+    assert "Sunrise" in one(doctor.hooks).detail
+
+
+def test_notices_that_did_not_arrive_or_wait_too_long_are_a_warning() -> None:
+    now = timezone.now()
+    assert one(doctor.notices).state == "ok"
+    notice = Notice.objects.create(event="relay_done", key="x", at=now - timedelta(minutes=11))
+    assert one(doctor.notices).detail == "1 wait for more than 10 minutes"
+    Notice.objects.update(spread_at=now)
+    channel = Channel.objects.create(name="c", kind="webhook", shown="s", key="k", salt="s", created_at=now)
+    Delivery.objects.create(notice=notice, channel=channel, state="dead", not_before=now, done_at=now)
+    assert one(doctor.notices).detail.startswith("1 notice of the last week")
+
+
+def test_a_full_queue_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor._queue("embedded", 1).detail == "embedded, 1 message waits"
+    assert doctor._queue("embedded", doctor.QUEUE_WARNING + 1).state == "warning"
