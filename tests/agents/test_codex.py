@@ -431,7 +431,8 @@ def test_only_our_own_hooks_are_trusted(tmp_path: Path) -> None:
     assert "theirs" not in state and "other" not in state
     given = made[1::2]
     assert 'model="gpt"' in given and given[-2] == 'a.b="c"', "the start's own settings win"
-    assert 'mcp_servers.relay={command="python3",args=["m p"],env_vars=["RELAY_SOCKET","RELAY_TOKEN"]}' in given
+    tool = 'mcp_servers.relay={command="python3",args=["m p"],env_vars=["RELAY_SOCKET","RELAY_TOKEN"],required=true,'
+    assert any(one.startswith(tool) for one in given), "no call of the model before the query tool is there"
 
 
 def test_a_codex_without_these_hooks_does_not_start(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ SWITCHES: Final = (
 )
 #: the query tool is used from the shell, too: its token is one of the names that would be kept from it
 SHELL: Final = ("shell_environment_policy.inherit=all", "shell_environment_policy.ignore_default_excludes=true")
+#: else the first calls of a leg would be made before the query tool is there
+WAITED_FOR: Final = "required=true,startup_timeout_sec=120,tool_timeout_sec=150"
 ASKING: Final = 30.0  # seconds that the program has to tell its hooks
 
 
@@ -38,7 +40,7 @@ def made(
     program: str, env: Mapping[str, str], model: str, config: str, *, server: Sequence[str], hook: Sequence[str]
 ) -> list[str]:
     """All of them; the start's own `config` comes last and wins. OSError or ValueError says what is wrong."""
-    own = _wanted(model, server, hook)
+    own = [*_wanted(model, server, hook), _unchanged(env)]
     given = [part for one in (*own, *settings(config)) for part in ("-c", one)]
     ours = [
         found
@@ -53,7 +55,8 @@ def made(
 
 def _wanted(model: str, server: Sequence[str], hook: Sequence[str]) -> list[str]:
     program, *rest = server
-    tool = f'{{command={_toml(program)},args={json.dumps(rest)},env_vars=["RELAY_SOCKET","RELAY_TOKEN"]}}'
+    names = '["RELAY_SOCKET","RELAY_TOKEN"]'
+    tool = f"{{command={_toml(program)},args={json.dumps(rest)},env_vars={names},{WAITED_FOR}}}"
     command = f'{{type="command",command={_toml(shlex.join(hook))},timeout={HOOK_SECONDS}}}'
     found = [
         *SWITCHES,
@@ -62,6 +65,22 @@ def _wanted(model: str, server: Sequence[str], hook: Sequence[str]) -> list[str]
         *(f"hooks.{event}=[{{hooks=[{command}]}}]" for event in HOOKS),
     ]
     return [*found, f"model={_toml(model)}"] if model else found
+
+
+def _unchanged(env: Mapping[str, str]) -> str:
+    """That the folder is not trusted, said beforehand: else its trust is written into the user's configuration.
+
+    Settings, hooks and servers that the repository brings itself are not taken then: none of them is the relay's.
+    """
+    roots = [os.getcwd()]
+    asked = ["git", "rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir"]
+    try:
+        said = subprocess.run(asked, env=dict(env), capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        said = None
+    for line in said.stdout.splitlines() if said is not None else ():
+        roots.append(os.path.dirname(line) if os.path.basename(line) == ".git" else line)
+    return "projects={" + ",".join(f'{_toml(root)}={{trust_level="untrusted"}}' for root in dict.fromkeys(roots)) + "}"
 
 
 def _toml(text: object) -> str:
