@@ -214,7 +214,7 @@ def test_the_legs_own_figures_are_those_of_the_session_file_that_the_program_wro
     script = [
         close(1, usage={"in": 900, "cache_read": 20_000, "out": 310}),
         {"calls": [agent.way.runs("ls"), agent.way.runs("sleep 0.3; true")], "usage": {"in": 4_000, "out": 75}},
-        {"shell": "false", "usage": {"in": 100, "cache_read": 26_000, "out": 44}},
+        {"shell": "false", "usage": {"in": 100, "cache_read": 79_000, "out": 44}},
         *agent.hand_over("Close issue #2.", 125_000),
     ]
     with Model(script) as model:
@@ -298,7 +298,7 @@ def test_a_tool_that_ignores_sigterm_is_gone_before_the_leg_is_closed(agent: Age
         {"shell": "true", "usage": filled(178_000)},
     ]
     with Model(script) as model:
-        relay = agent.start(model, sets=['tool_limit="2s"'])
+        relay = agent.start(model, sets=["tool_limit=2s"])
         relay.step()
     assert (relay.legs[0].reason, relay.legs[0].cause) == ("RELAY_PARKED_UNSAFE", "ceiling"), words(relay, 0)
     assert not real.below(relay.worktree)
@@ -407,7 +407,7 @@ def test_a_sign_in_that_is_lost_parks_the_leg_with_the_reason(agent: Agent) -> N
 def test_a_model_that_hangs_is_silence(agent: Agent) -> None:
     script: list[Step] = [close(1, usage=filled(20_000)), {"hang": 60, "usage": filled(21_000)}]
     with Model(script) as model:
-        relay = agent.start(model, sets=['silence_limit="4s"'])
+        relay = agent.start(model, sets=["silence_limit=4s"])
         relay.step()
     assert (relay.legs[0].reason, relay.legs[0].cause) == ("RELAY_PARKED_UNSAFE", "silence"), words(relay, 0)
 
@@ -510,7 +510,7 @@ def test_a_tool_that_the_policy_names_is_denied_while_an_assumption_is_weak(agen
         {"text": "It was denied.", "usage": filled(31_000)},
     ]
     with Model(script) as model:
-        relay = agent.start(model, sets=[f'effectful_tools=["{name}"]'])
+        relay = agent.start(model, sets=[f"effectful_tools={name}"])
         relay.step()
     assert not (relay.worktree / "never").exists()
     assert "assumption" in model.main[2].text
