@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Length
 from django.utils import timezone
+from django.utils.translation import gettext_noop
 
 from relays.actions import reviewers
 from relays.actions.base import Actor, Held, Refused, Usage, need, record
@@ -26,7 +27,7 @@ from relays.stores.base import StoreUnavailable
 
 #: how far ahead a start may be planned
 FURTHEST = timedelta(days=366)
-SCHEDULED = "its start is planned for then"
+SCHEDULED = gettext_noop("its start is planned for then")
 
 
 @dataclass(frozen=True, slots=True)

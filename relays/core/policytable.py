@@ -92,7 +92,6 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
     "workspace": ("worktree", "in_place"),
     "four_eyes": ("true", "false"),
     "pull_request": ("true", "false"),
-    "pull_request": ("true", "false"),
 }
 
 

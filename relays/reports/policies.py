@@ -23,6 +23,8 @@ MOST_VERSIONS = 200
 MOST_RELAYS = 50
 MOST_CHANGES = 50
 
+#: where a value comes from, the lowest layer first
+SOURCES = ("default", "site", "repository", "policy", "start", "decision")
 #: what a repository's own table may do to a key, in words
 TIGHTEN: Mapping[Tighter, str] = {
     Tighter.NEVER: "a repository may not set it",
@@ -40,7 +42,7 @@ class Row:
     key: str
     meaning: str
     value: str
-    source: str  # default, site, repository, policy, start, decision
+    source: str  # one of SOURCES
     default: str
     may: str  # what a repository may do
     never: bool  # a repository may not set it

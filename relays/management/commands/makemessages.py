@@ -19,11 +19,13 @@ from relays.core.boundary import Step
 from relays.core.donewhen import Truth
 from relays.core.objective import Reconciliation
 from relays.core.pointers import Kind, Verdict
+from relays.core.policytable import GROUPS
 from relays.core.promotion import Outcome as PromotionOutcome
 from relays.core.residency import FaultOutcome
 from relays.core.shadow import Provenance
 from relays.core.vocabulary import TOKENS, Category, Cause, Mode
 from relays.models import GateState, Import, LegState, RelayStatus
+from relays.reports.policies import SOURCES, TIGHTEN
 from relays.reports.relay import TABS
 from relays.reports.roles import TOKEN_ROLES
 from relays.templatetags.words import VERDICTS
@@ -44,6 +46,9 @@ def closed_texts() -> Iterator[str]:
     found: dict[str, None] = dict.fromkeys(VERDICTS)
     for row in TOKENS.values():
         found |= dict.fromkeys((row.label, row.meaning, row.fix))
+    for title, keys in GROUPS.items():
+        found |= dict.fromkeys((title, *keys.values()))
+    found |= dict.fromkeys((*TIGHTEN.values(), *SOURCES))
     for words in SETS:
         found |= dict.fromkeys(str(word).replace("_", " ") if words is not Cause else str(word) for word in words)
     return (text for text in found if text)
