@@ -269,6 +269,8 @@ POLICY: dict[str, str] = {
     "resume": gettext_noop("an approval resumes, or an operator does it"),
     "gate_expiry": gettext_noop("how long a gate waits before it expires"),
     "mode": gettext_noop("shadow records only, advise tells too, enforce acts"),
+    "push_to": gettext_noop("where the branch of a relay that is done may be pushed; nowhere without it"),
+    "pull_request": gettext_noop("whether a pull request is offered once the branch was pushed"),
     "effectful_tools": gettext_noop("tools that are denied while an assumption of the leg is weak"),
     "baton.total": gettext_noop("bytes of a baton"),
     "baton.objective": gettext_noop("bytes of its objective"),
