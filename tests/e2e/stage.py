@@ -1,0 +1,128 @@
+"""A site of its own for tests of live pages: its web process alone, and a relay whose turns the test itself makes.
+
+Run as `python -m tests.e2e.stage` with RELAY_VAR set; it answers each line of JSON on stdin with one on stdout.
+"""
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Stage:
+    """The other end: what a test says to the site. `relay`, `cookie`: of the relay, and of an operator's sign-in."""
+
+    def __init__(self, var: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        env = {**os.environ, "RELAY_VAR": str(var), "DJANGO_SETTINGS_MODULE": "relaysite.settings"}
+        env.pop("DATABASE_URL", None)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.e2e.stage", str(self.port)], cwd=ROOT, env=env, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        told = self._answer()
+        self.relay, self.cookie = told["relay"], told["cookie"]
+
+    def say(self, **what: Any) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(what) + "\n")
+        self.process.stdin.flush()
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the stage fell silent"
+        told: dict[str, Any] = json.loads(line)
+        return told
+
+    def close(self) -> None:
+        with contextlib.suppress(BrokenPipeError, ValueError):
+            if self.process.stdin is not None:
+                self.process.stdin.close()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def main(port: int) -> None:
+    import django
+
+    django.setup()
+    from django.contrib.auth.models import Group, User
+    from django.contrib.sessions.models import Session
+    from django.core.management import call_command
+
+    from relays.models.live import raise_number
+    from relays.reports import leglog
+    from tests.bench import live
+
+    call_command("migrate", verbosity=0)
+    relay, cookies = live._people(1)
+    user = User.objects.get(pk=Session.objects.get(pk=cookies[0]).get_decoded()["_auth_user_id"])
+    user.groups.add(Group.objects.get_or_create(name="operator")[0])
+    log = leglog.path(relay, live.LEGS)
+    log.parent.mkdir(parents=True)
+    log.write_text("".join(json.dumps({"kind": "note", "text": f"line {n}"}) + "\n" for n in range(200)))
+    web = _web(port)
+    _say({"relay": relay, "cookie": cookies[0]})
+    lines = 200
+    for line in sys.stdin:
+        what = json.loads(line)
+        if "turn" in what:
+            live.update(relay, what["turn"])
+        if "log" in what:
+            with log.open("a") as file:
+                for _ in range(what["log"]):
+                    file.write(json.dumps({"kind": "note", "text": f"line {lines}"}) + "\n")
+                    lines += 1
+            raise_number([f"relay:{relay}"])
+        if what.get("web") == "down":
+            web.kill()
+            web.wait()
+        if what.get("web") == "up":
+            web = _web(port)
+        _say({"at": time.time()})
+    web.kill()
+    web.wait()
+
+
+def _say(what: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(what) + "\n")
+    sys.stdout.flush()
+
+
+def _web(port: int) -> "subprocess.Popen[bytes]":
+    web = subprocess.Popen(
+        [
+            sys.executable, "-m", "uvicorn", "relaysite.asgi:application", "--host", "127.0.0.1", "--port", str(port),
+            "--lifespan", "off", "--log-level", "warning", "--no-access-log",
+        ],
+        cwd=ROOT, stdin=subprocess.DEVNULL, stdout=sys.stderr,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and web.poll() is None:
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=2).close()
+            return web
+        time.sleep(0.1)
+    raise RuntimeError("the web process did not come up")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))
