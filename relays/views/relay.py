@@ -25,7 +25,7 @@ from relays.charts import flat as flat_chart
 from relays.charts import scores as scores_chart
 from relays.core import readout
 from relays.models import Relay, RelayStatus
-from relays.reports import advisory, diffs, evidence, flat, layout, legs, scores
+from relays.reports import advisory, diffs, evidence, flat, layout, legs, scores, timeline
 from relays.reports import relay as report
 from relays.reports import status as status_report
 from relays.reports.acts import acts
@@ -49,6 +49,8 @@ def relay(request: HttpRequest, relay_id: str) -> HttpResponseBase:
         return HttpResponse("\n".join(lines) + "\n", content_type="text/plain; charset=utf-8")
     if request.GET.get("format") == "csv":
         return _csv(found, request.GET.get("of", "legs"))
+    if request.GET.get("tab") == "cost" and "part" not in request.GET:
+        return HttpResponseRedirect(reverse("relay_cost", args=[found.pk]))
     rights = rights_of(request.user)
     part = request.GET.get("part")
     if part is not None:
@@ -171,12 +173,13 @@ def _records(found: Relay, request: HttpRequest) -> dict[str, object]:
     held = request.GET.get("held") == "1"
     records = report.records(found, tab, before=rows, held_only=held)
     shown = evidence.evidence(found, request.GET.get("of", ""), rows) if records.tab == "evidence" else None
+    log = timeline.timeline(found, whole_number(rows)) if tab == "log" else None
     diff = None
     if tab == "diff" and found.status == RelayStatus.DONE:
         tip, problem = branch_tip(found)
         diff = diffs.between(found, found.start_sha, tip, _("Diff of %s") % found.branch)
     wanted = {
-        "tab": "diff" if diff else records.tab,
+        "tab": "diff" if diff else "log" if log else records.tab,
         "rows": rows if whole_number(rows) is not None else "",
         "held": "1" if held else "",
         "of": shown.kind if shown else "",
@@ -187,6 +190,7 @@ def _records(found: Relay, request: HttpRequest) -> dict[str, object]:
         "records": records,
         "evidence": shown,
         "diff": diff,
+        "log": log,
         "records_url": f"{reverse('relay', args=[found.pk])}?part=records{query}",
     }
 

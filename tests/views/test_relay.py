@@ -106,7 +106,7 @@ def test_a_done_relay_says_how_to_merge_and_shows_its_diff(story: Story, client_
     Relay.objects.filter(pk=story.relay.pk).update(
         status=RelayStatus.DONE, ended_at=story.clock, ended_reason="RELAY_GOAL_DONE"
     )
-    client = client_of("manager")
+    client = client_of("operator")
     text = page(client, story.relay, tab="diff")
     assert "Done: 2 commits" in text
     assert f"merge --no-ff {story.relay.branch}" in text
