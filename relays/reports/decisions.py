@@ -63,6 +63,7 @@ class Row:
     comment: str
     more: str  # of a comment that is longer than SHORT: the rest
     said: tuple[tuple[str, str], ...]
+    note: str  # what the act itself remarked: that four eyes did not bind
     of: int | None  # the decision that carried this change
     seen: str
     record: str
@@ -193,11 +194,13 @@ def _choices() -> Choices:
 
 def row_of(one: Decision) -> Row:
     """A decision as the page shows it; `one` was loaded with its actor."""
-    of = one.detail.get("of") if isinstance(one.detail, dict) else None
+    detail = one.detail if isinstance(one.detail, dict) else {}
+    of = detail.get("of")
     return Row(
         seq=one.seq, at=one.at, act=one.act, actor=one.actor.get_username(), os_user=one.os_user,
         relay=one.relay_id or "", gate=one.gate_id, comment=one.comment[:SHORT], more=one.comment[SHORT:],
-        said=said(one.detail), of=of if isinstance(of, int) else None, seen=one.seen,
+        said=said(one.detail), note=str(detail.get("note") or ""), of=of if isinstance(of, int) else None,
+        seen=one.seen,
         record=json.dumps(content_of(one), indent=1, sort_keys=True, ensure_ascii=False),
         previous=one.previous, digest=one.digest,
     )  # fmt: skip

@@ -198,12 +198,24 @@ def test_eight_reviewers_fifty_gates_and_a_worker_that_dies(house: Processes, tm
                     answers[act, status] += 1
                 assert status in (303, 409), text[:2000]
 
+        open_before = connections_open()
         failed = at_once([ordered(click, n, tab, dice) for n, tab in tabs], house, dice)
         assert not failed, f"seed {seed}: {failed[0]}\n{house.said()}"
+        # no request leaves its connection behind
+        assert connections_open() <= open_before + REVIEWERS * TABS + 12
         wait_until_settled(house, episodes, seed)
         changed = history()
     check(episodes, runs, changed, before, answers, seed)
     check_repository(repo, episodes)
+
+
+def connections_open() -> int:
+    """How many the server of this database has; 0 for a file."""
+    if connection.vendor != "postgresql":
+        return 0
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()")
+        return int(cursor.fetchone()[0])
 
 
 def digest(tab: Tab, episode: GateEpisode) -> str:
