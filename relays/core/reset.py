@@ -41,14 +41,17 @@ class SeedError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Contributor:
-    """One part of a seed: preamble, objective_pin, baton or user_fact, with the sha256 of its bytes."""
+    """One part of a seed: preamble, objective_pin, baton or user_fact, with the sha256 of its bytes and its share of
+    the seed's bytes."""
 
     kind: str
     digest: str
     pointer: str = ""  # of a user fact
+    size: int = 0
 
-    def as_mapping(self) -> dict[str, str]:
-        return {"kind": self.kind, "digest": self.digest} | ({"pointer": self.pointer} if self.pointer else {})
+    def as_mapping(self) -> dict[str, object]:
+        pointer = {"pointer": self.pointer} if self.pointer else {}
+        return {"kind": self.kind, "digest": self.digest, "bytes": self.size} | pointer
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +91,19 @@ def seed(preamble: str, pin: Pin, baton: bytes, user_facts: Sequence[str] = (), 
         whole,
         sha256(whole).hexdigest(),
         tuple(
-            Contributor(kind, sha256(baton if kind == "baton" else part).hexdigest(), pointer)
-            for kind, part, pointer in parts
+            Contributor(
+                kind, sha256(baton if kind == "baton" else part).hexdigest(), pointer, len(part) + (place < len(parts))
+            )
+            for place, (kind, part, pointer) in enumerate(parts, start=1)
         ),
     )
+
+
+def recorded_size(contributors: Iterable[Mapping[str, object]]) -> int | None:
+    """The bytes of a seed by the record of its parts; None where the record does not say."""
+    sizes = [part.get("bytes") for part in contributors]
+    counts = [size for size in sizes if isinstance(size, int) and size > 0]
+    return sum(counts) if sizes and len(counts) == len(sizes) else None
 
 
 def _check_baton(baton: bytes, pin: Pin) -> None:

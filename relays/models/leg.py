@@ -225,7 +225,8 @@ class ResetTransaction(models.Model):
     new_trace = models.CharField(max_length=64)
     # of the seed as it was handed over: another baton before the start makes the leg begin with another one
     seed_digest = models.CharField(max_length=64)
-    contributors = models.JSONField()  # [{"kind": "objective_pin"|"baton"|"user_fact"|"preamble", "digest": …}]
+    # [{"kind": "objective_pin"|"baton"|"user_fact"|"preamble", "digest": …, "bytes": n}]
+    contributors = models.JSONField()
     omitted = models.JSONField()  # [{"index", "role", "count", "digest", "reason"}]
     rearm = models.JSONField()  # axis -> {"limit", "used", "left"}
     at = models.DateTimeField()

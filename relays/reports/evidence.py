@@ -178,6 +178,7 @@ def _resets(relay: Relay, before: int | None) -> Read:
         cells.append((
             Cell("leg", row.new_leg.number, "leg"), Cell("old trace", row.old_trace, "sha"),
             Cell("new trace", row.new_trace, "sha"), Cell("seed", seeded.digest if seeded else row.seed_digest, "sha"),
+            Cell("seed bytes", seeded.size if seeded else reset.recorded_size(row.contributors or ()), "num"),
             Cell("made of", ", ".join(str(part.get("kind")) for part in row.contributors or ()), wide=True),
             Cell("omitted", reset.omitted_total(row.omitted or ()), "num"),
             Cell("left for it", ", ".join(left) or "no limit", wide=True), Cell("at", row.at, "clock"),

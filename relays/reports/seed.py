@@ -17,10 +17,14 @@ WRITTEN_BY = {"decision": "a decision", "stale": "a rebuilt cursor", "wake": "a 
 
 @dataclass(frozen=True, slots=True)
 class Seeded:
-    """The sha256 of a leg's seed. `why`: what wrote its baton after the rotation, "" where that one was handed over."""
+    """The sha256 of a leg's seed. `why`: what wrote its baton after the rotation, "" where that one was handed over.
+
+    `size`: its bytes, None where no record says.
+    """
 
     digest: str
     why: str = ""
+    size: int | None = None
 
 
 def of(record: ResetTransaction) -> Seeded | None:
@@ -37,7 +41,7 @@ def of(record: ResetTransaction) -> Seeded | None:
     parts = [part for part in record.contributors or () if isinstance(part, dict)]
     recorded = next((part.get("digest") for part in parts if part.get("kind") == "baton"), None)
     if row is None or recorded is None or recorded == row.digest:
-        return Seeded(record.seed_digest)
+        return Seeded(record.seed_digest, size=reset.recorded_size(parts))
     baton = batons.read(row.text).baton
     if baton is None:
         return None
@@ -47,4 +51,4 @@ def of(record: ResetTransaction) -> Seeded | None:
         seed = reset.seed(reset.PREAMBLE, baton.objective, row.text.encode(), facts)
     except reset.SeedError:
         return None
-    return Seeded(seed.digest, WRITTEN_BY.get(row.why, row.why))
+    return Seeded(seed.digest, WRITTEN_BY.get(row.why, row.why), len(seed.bytes))

@@ -79,7 +79,8 @@ def test_what_stood_when_the_leg_began_is_what_its_seed_proves(people: People, s
     """A fact that is stated between the rotation and the start is in the seed; one of later is not."""
     leg = successor.make(story.relay, story.legs[-1], current(story.relay), story.clock)
     rotation = ResetTransaction.objects.get(new_leg=leg)
-    assert seed.of(rotation) == seed.Seeded(rotation.seed_digest)
+    begun = seed.of(rotation)
+    assert begun is not None and (begun.digest, begun.why) == (rotation.seed_digest, "") and begun.size
     userfacts.add_fact(people.operator, story.relay.pk, PORT)
     told = seed.of(rotation)
     assert told is not None and told.why == "a decision" and told.digest != rotation.seed_digest

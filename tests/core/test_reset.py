@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relays.core import baton as batons
+from relays.core import reset
 from relays.core.objective import make_pin
-from relays.core.reset import PREAMBLE, SeedError, omitted_spans, omitted_total, seed
+from relays.core.reset import PREAMBLE, SeedError, omitted_spans, omitted_total, recorded_size, seed
 from tests.core.batons import plain, text_of
 
 PIN = make_pin("pin-1", "Drain it.")
@@ -25,8 +26,10 @@ def test_a_seed_is_preamble_pin_baton_and_pointers():
     assert made.contributors[3].as_mapping() == {
         "kind": "user_fact",
         "digest": hashlib.sha256(b"ledger:r1\n").hexdigest(),
+        "bytes": len(b"ledger:r1\n\n"),
         "pointer": "ledger:r1",
     }
+    assert recorded_size([one.as_mapping() for one in made.contributors]) == len(made.bytes)
     rest = made.bytes.decode()
     for part in (PREAMBLE, PIN.text, PIN.digest, BATON.decode(), "ledger:r1", "issue:#4"):
         assert part in rest
@@ -36,6 +39,25 @@ def test_a_seed_is_preamble_pin_baton_and_pointers():
 
 def test_the_same_parts_give_the_same_bytes():
     assert seed(PREAMBLE, PIN, BATON, ["ledger:r1"]) == seed(PREAMBLE, PIN, BATON, ["ledger:r1", "ledger:r1"])
+
+
+def test_the_size_of_a_seed_that_no_record_says_is_not_known():
+    assert recorded_size([]) is None
+    assert recorded_size([{"kind": "preamble"}, {"kind": "baton", "bytes": 3}]) is None
+
+
+def test_a_seed_is_bounded(monkeypatch):
+    size = len(seed(PREAMBLE, PIN, BATON).bytes)
+    monkeypatch.setattr(reset, "SEED_BYTES", size)
+    assert len(seed(PREAMBLE, PIN, BATON).bytes) == size
+    with pytest.raises(SeedError, match=f"{size + 11} bytes, more than {size}"):
+        seed(PREAMBLE, PIN, BATON, ["ledger:r1"])
+
+
+def test_every_leg_of_a_relay_begins_with_the_same_bytes():
+    """So that the prefix caches: preamble and pin stand first, and nothing of a leg is in them."""
+    first = seed(PREAMBLE, PIN, b"").bytes
+    assert seed(PREAMBLE, PIN, BATON, ["ledger:r1"]).bytes.startswith(first)
 
 
 def test_leg_zero_has_no_baton():

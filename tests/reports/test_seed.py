@@ -54,6 +54,10 @@ def digest_of(row: Baton) -> str:
     return reset.seed(reset.PREAMBLE, row.relay.pin, row.text.encode()).digest
 
 
+def size_of(row: Baton) -> int:
+    return len(reset.seed(reset.PREAMBLE, row.relay.pin, row.text.encode()).bytes)
+
+
 def shown(relay: Relay) -> str:
     """The digest of the readout; the leg page shows the same."""
     line = status.status(relay.pk)["readout"]["reset"]
@@ -64,21 +68,21 @@ def shown(relay: Relay) -> str:
 
 
 def test_what_was_handed_over_is_what_the_leg_began_with(relay: Relay, rotation: ResetTransaction) -> None:
-    assert seed.of(rotation) == seed.Seeded(rotation.seed_digest)
+    assert seed.of(rotation) == seed.Seeded(rotation.seed_digest, "", size_of(current(relay)))
     assert shown(relay) == rotation.seed_digest == digest_of(current(relay))
 
 
 def test_a_baton_that_was_written_before_the_start_is_the_seed(relay: Relay, rotation: ResetTransaction) -> None:
     rebaton.after_idle(relay, current(relay), "Restore the invariant in done_when.", at(5))
     woken = current(relay)
-    assert seed.of(rotation) == seed.Seeded(digest_of(woken), "a watch that woke")
+    assert seed.of(rotation) == seed.Seeded(digest_of(woken), "a watch that woke", size_of(woken))
     change = rebaton.Mirror(7, {"next_action": "Look at the stub."})
     rebaton.after_decision(relay, woken, mirrors=[change], next_action="Look at the stub.", answers={}, now=at(10))
     decided = current(relay)
-    assert seed.of(rotation) == seed.Seeded(digest_of(decided), "a decision")
+    assert seed.of(rotation) == seed.Seeded(digest_of(decided), "a decision", size_of(decided))
     rebaton.after_stale(relay, decided, cursor="b" * 40, verified_paths=frozenset(), now=at(15))
     rebuilt = current(relay)
-    assert seed.of(rotation) == seed.Seeded(digest_of(rebuilt), "a rebuilt cursor")
+    assert seed.of(rotation) == seed.Seeded(digest_of(rebuilt), "a rebuilt cursor", size_of(rebuilt))
     assert len({rotation.seed_digest, digest_of(woken), digest_of(decided), digest_of(rebuilt)}) == 4
     assert shown(relay) == digest_of(rebuilt)
 
