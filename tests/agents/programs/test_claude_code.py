@@ -16,6 +16,7 @@ import pytest
 from tests.agents import real
 from tests.agents.model import Model, Step
 from tests.agents.programs.scripts import close, tangle
+from tests.driver.test_shutdown import supervised
 
 pytestmark = real.marks
 
@@ -386,6 +387,43 @@ def test_the_program_is_killed(claude: Callable[..., Any], stage: str) -> None:
         killer.join()
     own = relay.legs[0]
     assert own.cause == "agent_crash" and own.exit_code == 137, (own.reason, own.cause, own.exit_code)
+
+
+@pytest.mark.parametrize("who", ["the supervisor", "supervisor and program"])
+def test_a_supervisor_that_is_killed_takes_the_program_with_it_and_the_relay_goes_on_from_records(
+    claude: Callable[..., Any], process_env: dict[str, str], who: str
+) -> None:
+    script = [
+        close(1, usage=filled(20_000)),
+        {"shell": "sleep 120", "usage": filled(21_000)},
+        close(2, usage=filled(20_000)),
+        {"text": "All issues are closed.", "usage": filled(21_000)},
+    ]
+    with Model(script) as model:
+        relay = claude(model, issues=2)
+        ours = {name: value for name, value in os.environ.items() if name.startswith(("ANTHROPIC_", "CLAUDE_", "HOME"))}
+        with supervised(relay, {**process_env, **ours}) as supervisor:
+            deadline = time.monotonic() + 60
+            while len(model.main) < 2 or not events(relay, 0, "tool_started")[1:]:
+                assert time.monotonic() < deadline, words(relay, 0)
+                time.sleep(0.1)
+            assert programs_of(relay)
+            supervisor.kill()
+            if who != "the supervisor":
+                for pid in programs_of(relay):
+                    os.kill(pid, signal.SIGKILL)
+            supervisor.wait()
+        deadline = time.monotonic() + 10
+        while real.below(relay.worktree) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not real.below(relay.worktree), "the namespace ends with the supervisor, before anybody looks"
+        relay.step()
+        own = relay.legs[0]
+        assert (own.reason, own.cause) == ("RELAY_PARKED_UNSAFE", "supervisor_crash")
+        assert own.calls == 2 and len(own.progress_detail["made"]) == 1, "what it did is kept, and counted once"
+        relay.approve("RELAY_PARKED_UNSAFE")
+        relay.drive()
+    assert relay.relay.ended_reason == "RELAY_GOAL_DONE" and len(model.main) == 3
 
 
 def test_a_person_parks_at_once_in_the_middle_of_a_tool_and_nothing_lives_on(
