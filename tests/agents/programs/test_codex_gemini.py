@@ -5,27 +5,34 @@ Each is held by hooks of its own, so that the same must hold for all three; agai
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from relays.agents import process
 from tests.agents import real
+from tests.agents.conftest import Repo, context
 from tests.agents.model import Model, Step
 from tests.agents.programs.scripts import close, tangle
+from tests.builders import head, make_repo
 
 pytestmark = real.marks
 
 Start = Callable[..., Any]
 CEILING = 180_000
+ROOT = Path(__file__).resolve().parents[3]
 
 CODEX = """model = "mock-model"
 model_provider = "mock"
@@ -91,13 +98,17 @@ class Agent:
         self.more = ""  # in the user's own configuration
         self.configured = {""}
 
-    def start(self, model: Model, **values: Any) -> Any:
+    def arguments(self, model: Model) -> dict[str, str]:
+        """Agent arguments, once the user is signed in to that model."""
         self.configured.add(self.way.furnish(self.home, model.url, self.more))
         for name, value in self.way.keys.items():
             self._patch.setenv(name, value)
         self._patch.setenv("GOOGLE_GEMINI_BASE_URL", model.url)
         names = ",".join([*self.way.keys, "GOOGLE_GEMINI_BASE_URL"])
-        args = {"env": names, "program": self.program, **self.way.args, **values.pop("args", {})}
+        return {"env": names, "program": self.program, **self.way.args}
+
+    def start(self, model: Model, **values: Any) -> Any:
+        args = {**self.arguments(model), **values.pop("args", {})}
         sets = ["window_tokens=200000", *values.pop("sets", ())]
         relay = self._course(agent=self.way.agent, args=args, sets=sets, **values)
         self.started.append(relay)
@@ -161,6 +172,7 @@ def words(relay: Any, number: int) -> str:
     return log.read_text()[-3000:] if log.exists() else ""
 
 
+@pytest.mark.timeout(600)
 def test_a_relay_of_five_legs_works_arms_rotates_is_parked_at_the_ceiling_resumes_and_reaches_its_goal(
     agent: Agent,
 ) -> None:
@@ -383,7 +395,7 @@ def test_a_model_that_stays_away_longer_than_the_programs_own_tries_is_asked_aga
 def test_a_stream_that_is_cut_is_asked_again_in_the_same_leg(agent: Agent) -> None:
     script: list[Step] = [
         close(1, usage=filled(70_000)),
-        {"text": "half an answer that is never", "incomplete": True, "usage": filled(21_000)},
+        {"text": "half an answer that is never", "incomplete": True, "usage": filled(71_000)},
         close(2, usage=filled(121_000)),
         *agent.hand_over("Close issue #3.", 122_000),
     ]
@@ -422,10 +434,10 @@ def test_a_request_that_the_model_refuses_is_a_crash_of_the_agent(agent: Agent) 
     assert own.exit_code != 0
 
 
-def programs_of(relay: Any) -> list[int]:
-    """Pids of the program itself in a relay's worktree."""
+def found_programs(worktree: Path) -> list[int]:
+    """Pids of the program itself in a worktree."""
     found = []
-    for pid in real.below(relay.worktree):
+    for pid in real.below(worktree):
         try:
             words_of = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
@@ -461,7 +473,7 @@ def test_the_program_is_killed(agent: Agent, stage: str) -> None:
         hit: list[int] = []
 
         def kill() -> None:
-            for pid in programs_of(relay):
+            for pid in found_programs(relay.worktree):
                 os.kill(pid, signal.SIGKILL)
                 hit.append(pid)
 
@@ -480,11 +492,43 @@ def test_a_program_that_somebody_interrupts_has_crashed_whatever_its_exit_code(
     script = [close(1, usage=filled(20_000)), {"shell": "sleep 30", "usage": filled(21_000)}]
     with Model(script) as model:
         relay = agent.start(model)
-        killer = when_asked(model, 2, lambda: [os.kill(pid, number) for pid in programs_of(relay)] and None)
+        killer = when_asked(model, 2, lambda: [os.kill(pid, number) for pid in found_programs(relay.worktree)] and None)
         relay.step()
         killer.join()
     own = relay.legs[0]
     assert own.cause == "agent_crash" and own.exit_code != 0, (own.reason, own.cause, own.exit_code)
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_a_supervisor_that_is_killed_leaves_nothing_behind(agent: Agent, tmp_path: Path, both: bool) -> None:
+    """Killed in the middle of a tool, alone or together with the program: the next one finds no agent that lives."""
+    tree = make_repo(tmp_path / "tree", issues=2)
+    folder = tmp_path / "leg"
+    folder.mkdir()
+    (folder / "seed.txt").write_text("Close the issues.")
+    script = [close(1, usage=filled(20_000)), {"shell": "sleep 60", "usage": filled(21_000)}]
+    with Model(script) as model:
+        args = agent.arguments(model)
+        ctx = context(Repo(tree), folder, "", seed_path=str(folder / "seed.txt"), args=args)
+        given = tmp_path / "context.json"
+        given.write_text(json.dumps(asdict(ctx)))
+        alone = [sys.executable, "-m", "tests.agents.programs.lone_supervisor", agent.way.agent, str(given)]
+        supervisor = subprocess.Popen(alone, cwd=ROOT)
+        deadline = time.monotonic() + 60
+        while len(model.main) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(1.0)
+        struck = found_programs(tree)
+        os.kill(supervisor.pid, signal.SIGKILL)
+        for pid in struck if both else ():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        supervisor.wait()
+        deadline = time.monotonic() + 10
+        while real.below(tree) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert struck and not real.below(tree) and not process.living(ctx.marker)
+    assert head(tree, "HEAD~1") and len(model.main) == 2
 
 
 def test_a_person_parks_at_once_in_the_middle_of_a_tool_and_nothing_lives_on(
