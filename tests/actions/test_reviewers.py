@@ -56,6 +56,7 @@ def approve_reopened(actor: Actor, gate: GateEpisode) -> object:
     return refuse(actor, gate, reopen=True)
 
 
+@pytest.mark.slow
 def test_who_is_in_the_group_without_the_role_decides_nothing(
     admin: Actor, people: People, backend: ReviewerGroup, gate: GateEpisode
 ) -> None:
@@ -95,6 +96,7 @@ def test_who_may_choose_it(admin: Actor, people: People, backend: ReviewerGroup,
         give(admin, gate, "")
 
 
+@pytest.mark.slow
 def test_who_started_it_does_not_choose_who_decides(
     admin: Actor, people: People, backend: ReviewerGroup, gate: GateEpisode
 ) -> None:
@@ -103,6 +105,7 @@ def test_who_started_it_does_not_choose_who_decides(
         give(people.reviewer, gate)
 
 
+@pytest.mark.slow
 def test_a_group_that_could_never_give_the_approvals_is_refused(
     admin: Actor, people: People, backend: ReviewerGroup, gate: GateEpisode
 ) -> None:
@@ -122,6 +125,7 @@ def test_a_group_never_lifts_four_eyes(admin: Actor, people: People, backend: Re
         approve(people.second, gate)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "error"),
     [
@@ -153,6 +157,7 @@ def test_a_change_of_a_group_is_a_decision(admin: Actor, people: People, backend
     assert check_chain() == 2
 
 
+@pytest.mark.slow
 def test_a_start_names_its_group(admin: Actor, people: People, backend: ReviewerGroup, tmp_path: Path) -> None:
     repo = builders.make_repo(tmp_path / "repo", issues=1)
 
@@ -170,6 +175,7 @@ def test_a_start_names_its_group(admin: Actor, people: People, backend: Reviewer
     assert Decision.objects.get(act="start").detail["reviewers"] == "backend"
 
 
+@pytest.mark.slow
 def test_a_relay_that_ended_has_nothing_to_decide(
     admin: Actor, people: People, backend: ReviewerGroup, story: Story
 ) -> None:

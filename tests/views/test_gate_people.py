@@ -84,6 +84,7 @@ def test_each_step_names_who_and_when(story: Story, gate: GateEpisode) -> None:
     assert all(step.at for step in way.steps) and way.ended is None and way.before == ()
 
 
+@pytest.mark.slow
 def test_a_start_that_fails_begins_the_way_anew_and_keeps_the_one_before(story: Story, gate: GateEpisode) -> None:
     rae, sam = make_user("rae", "reviewer"), make_user("sam", "reviewer")
     post(as_user(rae), gate)
@@ -100,6 +101,7 @@ def test_a_start_that_fails_begins_the_way_anew_and_keeps_the_one_before(story: 
     assert Decision.objects.filter(act="approve").count() == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("state", ["refused", "expired", "superseded"])
 def test_how_it_left_the_way_is_said_with_who_and_why(story: Story, gate: GateEpisode, state: str) -> None:
     rae = make_user("rae", "reviewer")
@@ -142,6 +144,7 @@ def test_a_double_click_is_one_decision_and_says_so(gate: GateEpisode, decision:
     assert "was recorded already, as decision 1" in text_of(client, gate)
 
 
+@pytest.mark.slow
 def test_another_comment_or_another_person_is_no_double_click(gate: GateEpisode) -> None:
     rae, sam, looked = make_user("rae", "reviewer"), make_user("sam", "reviewer"), digest(gate)
     post(as_user(rae), gate, seen=looked)
@@ -198,6 +201,7 @@ def test_fewer_than_two_and_four_eyes_do_not_bind(story: Story, gate: GateEpisod
     assert "did not bind" in Decision.objects.get(act="approve").detail["note"]
 
 
+@pytest.mark.slow
 def test_n_of_m_names_who_approved_in_this_round(story: Story, gate: GateEpisode) -> None:
     Relay.objects.update(policy={"approvals": 2})
     rae, sam, kim = (make_user(name, "reviewer") for name in ("rae", "sam", "kim"))
@@ -216,6 +220,7 @@ def test_n_of_m_names_who_approved_in_this_round(story: Story, gate: GateEpisode
     assert [one.name for one in found.approvals] == ["sam", "kim"] and found.gate.state == GateState.REQUESTED
 
 
+@pytest.mark.slow
 def test_too_few_who_may_approve_is_said_before_anybody_waits_for_them(gate: GateEpisode) -> None:
     Relay.objects.update(policy={"approvals": 3})
     assert "3 approvals are wanted and 1 may approve" in text_of(as_user(make_user("rae", "reviewer")), gate)
@@ -243,6 +248,7 @@ def test_a_group_decides_and_the_page_says_which(story: Story, gate: GateEpisode
 # --- what is shown
 
 
+@pytest.mark.slow
 def test_a_path_is_stored_only_where_the_stored_commit_holds_it(story: Story, gate: GateEpisode) -> None:
     (story.repo / "note.txt").write_text("seven b")
     sha = WorkTree(story.repo).store_wip(f"refs/relay/wip/{story.relay.pk}/1", "work in progress")
@@ -257,6 +263,7 @@ def test_a_path_is_stored_only_where_the_stored_commit_holds_it(story: Story, ga
     assert "what is stored is not known" in text_of(reader, gate)
 
 
+@pytest.mark.slow
 def test_what_a_cold_prefix_costs(story: Story, gate: GateEpisode) -> None:
     """First writes at today's price, whatever was read from a cache then; no price is no figure."""
     relay = Relay.objects.get()
@@ -275,6 +282,7 @@ def test_what_a_cold_prefix_costs(story: Story, gate: GateEpisode) -> None:
     assert cold.cold_prefixes([make_relay()], timezone.now()) == {}
 
 
+@pytest.mark.slow
 def test_two_hundred_questions_and_an_answer_to_the_last(story: Story, gate: GateEpisode) -> None:
     leg = story.legs[-1]
     Fact.objects.bulk_create(
@@ -292,6 +300,7 @@ def test_two_hundred_questions_and_an_answer_to_the_last(story: Story, gate: Gat
     assert Decision.objects.get(act="answer").detail == {"of": 1, "question": "file:work/198.md", "answer": "It may."}
 
 
+@pytest.mark.slow
 def test_a_comment_of_ten_thousand_characters_whatever_the_line_ends(gate: GateEpisode) -> None:
     rae = as_user(make_user("rae", "reviewer"))
     long = "word\n" * 2000
@@ -304,6 +313,7 @@ def test_a_comment_of_ten_thousand_characters_whatever_the_line_ends(gate: GateE
     assert "the whole comment" in text and escape("word\n" * 1990) in text
 
 
+@pytest.mark.slow
 def test_when_it_expires_is_said(gate: GateEpisode) -> None:
     Relay.objects.update(policy={"gate_expiry": "8h"})
     found = page_of(gate)
@@ -311,6 +321,7 @@ def test_when_it_expires_is_said(gate: GateEpisode) -> None:
     assert "if nobody decides; the relay stays parked." in text_of(as_user(make_user("", "reviewer")), gate)
 
 
+@pytest.mark.slow
 def test_the_same_queries_for_a_small_and_a_large_episode(story: Story, gate: GateEpisode) -> None:
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
@@ -329,6 +340,7 @@ def test_the_same_queries_for_a_small_and_a_large_episode(story: Story, gate: Ga
     assert count() == few
 
 
+@pytest.mark.slow
 def test_groups_are_made_and_changed_by_an_admin_on_their_page(gate: GateEpisode) -> None:
     ada, rae = make_user("ada", "admin"), make_user("rae", "reviewer")
     url = reverse("reviewers")
