@@ -16,6 +16,7 @@ import pytest
 
 from relays.agents import process, registry
 from relays.agents.base import AgentArgError, LegContext
+from relays.agents.bridges import claude_code
 from relays.agents.bridges.bridge import WIND_DOWN
 from relays.agents.bridges.claude_code import ClaudeCode
 from relays.agents.channel import Channel
@@ -247,6 +248,27 @@ def test_a_sign_in_that_is_lost_is_told_by_the_result(leg: Leg) -> None:
     assert [event["cause"] for event in leg.seen()] == ["sign_in"] and leg.closed
 
 
+def test_a_program_that_gave_its_call_up_goes_on_later_in_the_same_session(
+    leg: Leg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.monotonic()
+    for wait in (15_000, 30_000):
+        leg.result(is_error=True, api_error_status=529, terminal_reason="api_error", result="API Error: 529")
+        [event] = leg.seen()
+        assert (event["cause"], event["retry_in_ms"]) == ("overload", wait) and not leg.closed
+        assert not leg.requests or wait > 15_000
+        now += wait / 1000 + 1
+        monkeypatch.setattr(time, "monotonic", lambda now=now: now)
+        leg.bridge._once()
+        assert leg.requests[-1]["message"]["content"][0]["text"] == claude_code.GO_ON
+    leg.call()
+    leg.seen()
+    leg.result(is_error=True, api_error_status=None, terminal_reason="api_error", result="Connection error.")
+    assert [(event["cause"], event["retry_in_ms"]) for event in leg.seen()] == [("network", 15_000)]
+    leg.result(is_error=True, api_error_status=400, terminal_reason="api_error", result="API Error: 400 no")
+    assert leg.kinds() == [] and leg.closed, "no other try makes this one right"
+
+
 def test_any_compaction_is_told_and_one_of_a_held_leg_is_refused(leg: Leg, tmp_path: Path) -> None:
     leg.system("compact_boundary", compact_metadata={"trigger": "auto", "pre_tokens": 167_000})
     [event] = leg.seen()
@@ -353,6 +375,7 @@ def test_it_is_started_with_our_settings_alone_and_no_secret_in_a_file(
     assert seen["said"] == "You are one leg of a relay.\n"
     after = dict(zip(seen["argv"], seen["argv"][1:], strict=False))
     assert after["--setting-sources"] == "" and after["--model"] == "claude-x" and "--strict-mcp-config" in after
+    assert "EnterWorktree" in after["--disallowedTools"], "the leg's worktree is its place"
     assert {"PreToolUse", "PostToolBatch", "Stop", "PreCompact"} <= set(seen["settings"]["hooks"])
     servers = json.loads(seen["mcp"])["mcpServers"]
     assert list(servers) == ["relay"] and servers["relay"]["env"] == {

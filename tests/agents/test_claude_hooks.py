@@ -1,6 +1,7 @@
 """The real Claude Code calls this site through its own `http` hooks, and ends as if nobody had listened.
 
-CLAUDE_CODE names the program's binary; without it the test is left out, and says so. The model is a script on loopback.
+Run by `make agents`, or with the program's binary in CLAUDE_CODE; else it is left out and says so. The model is a
+script on loopback.
 """
 
 import json
@@ -16,17 +17,23 @@ import pytest
 
 from relays.actions.base import Actor
 from relays.actions.tokens import add
+from relays.agents import programs
 from relays.core import hooks
 from relays.models import HookEvent
 from tests.web_builders import make_user
 
-PROGRAM = os.environ.get("CLAUDE_CODE", "")
+INSTALLED = os.environ.get("AGENT_TESTS", "")
+FOUND = (
+    programs.find(programs.PROGRAMS["claude-code"], env={programs.PLACES: INSTALLED, "PATH": ""}) if INSTALLED else ""
+)
+PROGRAM = os.environ.get("CLAUDE_CODE") or FOUND
 pytestmark = [
+    pytest.mark.agents,
     pytest.mark.slow,
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif(
         not PROGRAM,
-        reason="left out: CLAUDE_CODE does not name the binary of Claude Code (npm @anthropic-ai/claude-code@2.1.332)",
+        reason="left out: Claude Code is not there; `make agents` installs it (npm @anthropic-ai/claude-code@2.1.332)",
     ),
 ]
 #: all but the one whose hook has to make the worktree itself (the program calls no http hook at SessionStart)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from relays.agents.bridges.bridge import STOPPED, Bridge, HookCall, read_object
-from relays.agents.outages import SIGN_IN, trouble
+from relays.agents.outages import NETWORK, OVERLOAD, SIGN_IN, trouble
 
 #: a hook may wait as long as a boundary does: a tool that is waited for, a person's command
 HOOK_SECONDS: Final = 86_400
@@ -36,6 +36,13 @@ SWITCHES: Final = {
 #: with one of these it needs nothing of the user's own folder
 KEYS: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
 WRITERS: Final = {"Write": "file_path", "Edit": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"}
+
+#: tools that lead out of the leg: another worktree, another time
+LEFT_OUT: Final = "EnterWorktree,ExitWorktree,CronCreate,CronDelete,CronList,ScheduleWakeup"
+#: to an agent whose program gave its call up; whether the leg waits that long is the driver's to judge
+GO_ON: Final = "The model did not answer for a while. Go on where you were."
+FIRST_WAIT: Final = 15.0  # seconds until then, doubled up to LONGEST_WAIT
+LONGEST_WAIT: Final = 300.0
 
 SETTLE: Final = 2.0  # seconds that a hook waits for lines that were written before it and are still under way
 SIGN_OF_LIFE: Final = 30.0  # seconds between two figures of a call whose answer is still being written
@@ -56,6 +63,7 @@ class ClaudeCode(Bridge):
         self.figures: dict[str, dict[str, Any]] = {}
         self.result: dict[str, Any] | None = None
         self.session: Path | None = None
+        self.given_up = 0  # times that the program gave a call up since the model answered
         self.last = False  # the boundary that was answered last was the end of the leg
         self._settling: list[tuple[Callable[[], bool], Callable[[], None], float]] = []
 
@@ -81,6 +89,7 @@ class ClaudeCode(Bridge):
         # settings of the repository could run commands of its own, the user's are not the relay's
         argv += ["--setting-sources", "", "--settings", self.own_file("settings.json", json.dumps(settings))]
         argv += ["--strict-mcp-config", "--mcp-config", self.own_file("mcp.json", json.dumps(tools))]
+        argv += ["--disallowedTools", LEFT_OUT]
         argv += ["--model", self.model] if self.model else []
         self.spawn(argv, env)
         self._say(self.seed())
@@ -117,6 +126,7 @@ class ClaudeCode(Bridge):
                 message = _map(event.get("message"))
                 self.open_call = str(message.get("id") or "")
                 self.result = None  # another turn runs
+                self.given_up = 0
                 self.turn_started()
                 self.figures[self.open_call] = {"model": message.get("model"), **_buckets(_map(message.get("usage")))}
                 self._figures(self.open_call)
@@ -213,11 +223,24 @@ class ClaudeCode(Bridge):
         self.result = row
         if row.get("is_error"):
             status = row.get("api_error_status")
-            if trouble(status if isinstance(status, int) else None, str(row.get("result") or "")) == SIGN_IN:
+            failed = row.get("terminal_reason") == "api_error" or isinstance(status, int)
+            words = str(row.get("result") or "") if failed else ""
+            cause = trouble(status if isinstance(status, int) else None, words)
+            if cause == SIGN_IN:
                 self.retry(SIGN_IN)
+            elif cause in (OVERLOAD, NETWORK) and not self.stopping:
+                self._later(cause)
+                return
             self._over()
         elif self.last or not self.background:
             self._over()
+
+    def _later(self, cause: str) -> None:
+        """Its own tries are over and nothing was billed: it goes on in the same session once the wait is over."""
+        wait = min(FIRST_WAIT * 2**self.given_up, LONGEST_WAIT)
+        self.given_up += 1
+        self.retry(cause, wait * 1000)
+        self.after(wait, lambda: None if self.stopping else self._say(GO_ON))
 
     def _over(self) -> None:
         self.close_stdin()

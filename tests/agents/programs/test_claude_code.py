@@ -128,6 +128,7 @@ def test_a_relay_of_five_legs_works_arms_rotates_is_parked_at_the_ceiling_resume
     # told once in one constant text, in the program's own channel, before the next call
     told = [asked.number for asked in model.main if "RELAY_ARMED: this leg ends soon" in asked.text]
     assert told == [4, 5, 10, 11, 16, 17]
+    assert not {"EnterWorktree", "CronCreate", "ScheduleWakeup"} & set(model.main[0].tools)
     verdicts = {name: line.verdict for name, line in status.verdict_lines(relay.relay).items()}
     assert {verdicts[name] for name in ("flat", "fidelity", "coverage", "attribution", "objective")} == {"holds"}
     made = [sha for one in legs for sha in one.progress_detail.get("made", [])]
@@ -308,6 +309,24 @@ def test_a_model_that_does_not_answer_puts_the_leg_into_back_off_and_it_comes_ba
     own = relay.legs[0]
     assert own.reason == "RELAY_ROTATED" and own.calls == own.turns == 5, "the call that was refused is not counted"
     assert len(model.main) == 6
+
+
+def test_a_program_that_gave_up_waits_and_goes_on_in_the_same_leg_and_session(claude: Callable[..., Any]) -> None:
+    script: list[Step] = [
+        close(1, usage=filled(20_000)),
+        *[{"error": 529}] * 3,  # its own two tries with it
+        {"shell": "true", "usage": filled(70_000)},
+        close(2, usage=filled(121_000)),
+        *hand_over("Close issue #3.", 122_000),
+    ]
+    with Model(script) as model:
+        relay = claude(model)
+        relay.step()
+    own = relay.legs[0]
+    assert own.reason == "RELAY_ROTATED" and own.calls == own.turns == 5, (words(relay, 0), own.cause)
+    waits = [row.payload["retry_in_ms"] for row in events(relay, 0, "retry")]
+    assert len(waits) == 3 and waits[-1] == 15_000
+    assert "Go on where you were." in model.main[4].text and "Close #1" in model.main[4].text
 
 
 def test_a_stream_that_is_cut_is_asked_again_in_the_same_leg(claude: Callable[..., Any]) -> None:
