@@ -3,7 +3,7 @@
 import string
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relays.core import policy, policyfile, policytable
@@ -37,6 +37,7 @@ def test_a_key_with_choices_takes_each_and_no_other() -> None:
 
 
 @given(VALUES)
+@settings(max_examples=40)
 def test_what_is_written_reads_as_the_same_table(table: dict[str, object]) -> None:
     found = policytable.canonical(table)
     read = policyfile.parse_toml_relay_table(policytable.write(table), alone=True)
@@ -46,6 +47,7 @@ def test_what_is_written_reads_as_the_same_table(table: dict[str, object]) -> No
 
 
 @given(VALUES)
+@settings(max_examples=40)
 def test_a_value_as_a_word_sets_it_again(table: dict[str, object]) -> None:
     sets = [f"{key}={policytable.word(value)}" for key, value in policytable.canonical(table).items()]
     assert policy.build({}, None, {}, sets) == policy.build({}, None, table)
