@@ -10,7 +10,7 @@ from django.utils import timezone
 from relays.models import ApiToken, Relay
 from relays.reports.roles import ROLES
 
-SHOWN = 50
+SHOWN = 25
 MACHINES = frozenset({"local", "tour"})
 
 

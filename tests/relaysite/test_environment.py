@@ -250,3 +250,17 @@ def test_session_roots_are_those_of_the_agents_that_are_there(tmp_path: Path) ->
         }
     )
     assert env.session_roots("SESSION_ROOTS") == [tmp_path / folder for folder in here]
+
+
+def test_addresses_of_notices_are_taken_or_named_without_their_secrets() -> None:
+    two = "https://hooks.example.org/abc  slack://TokenA/TokenB/TokenC https://hooks.example.org/abc"
+    assert Environment({"N": two}).notify_urls("N") == (
+        "https://hooks.example.org/abc",
+        "slack://TokenA/TokenB/TokenC",
+    )
+    assert Environment({}).notify_urls("N") == ()
+    for wrong in ("https://ann:hunter2@example.org/", "json://hunter2/", "file:///hunter2", "hunter2"):
+        line = refused(
+            lambda wrong=wrong: Environment({"N": f"https://fine.example.org {wrong}"}).notify_urls("N"), "N"
+        )
+        assert "hunter2" not in line or wrong == "hunter2", line
