@@ -364,6 +364,34 @@ def test_settings_that_cannot_be_read_stop_the_start(tmp_path: Path, text: str) 
     assert gemini_home.read(tmp_path / "none.json") == {}
 
 
+@pytest.mark.parametrize(
+    ("settings", "key"),
+    [
+        ({"hooksConfig": {"enabled": False}}, "hooksConfig"),
+        ({"model": {"compressionThreshold": 0.2}}, "model.compressionThreshold"),
+        ({"mcpServers": {"relay": {"command": "x"}}}, "mcpServers.relay"),
+        ({"model": {"name": "m"}, "mcpServers": {"theirs": {}}, "hooks": {}}, ""),
+        ({"model": "m"}, ""),
+    ],
+)
+def test_a_repository_that_would_take_the_hold_does_not_start(
+    tmp_path: Path, monkeypatch: Any, settings: dict[str, Any], key: str
+) -> None:
+    assert gemini_home.clash(settings) == key
+    (tmp_path / ".gemini").mkdir()
+    (tmp_path / ".gemini" / "settings.json").write_text(json.dumps(settings))
+    monkeypatch.chdir(tmp_path)
+    made = Gemini({"program": "/bin/true", "folder": str(tmp_path / "leg")}, {"RELAY_MCP": "q", "HOME": str(tmp_path)})
+    monkeypatch.setattr(made, "hook_command", lambda: ["h"])
+    monkeypatch.setattr(made, "seed", lambda: "")
+    monkeypatch.setattr(made, "_run", lambda *_: None)
+    if key:
+        with pytest.raises(ValueError, match=f"sets {key}"):
+            made.start()
+    else:
+        made.start()
+
+
 def test_sign_in_is_linked_and_what_a_run_writes_is_the_legs_own(tmp_path: Path) -> None:
     users = tmp_path / "user"
     (users / "tmp").mkdir(parents=True)

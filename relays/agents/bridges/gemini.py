@@ -69,6 +69,9 @@ class Gemini(Bridge):
         ours = {event: {"hooks": [{**hook, "timeout": HOOK_MILLISECONDS}]} for event in HOOKS}
         users = Path(self.env.get("GEMINI_CLI_HOME") or self.env.get("HOME") or "/") / ".gemini"
         tool = {"command": server, "args": rest, "env": wanted, "trust": True}
+        own = gemini_home.read(Path(".gemini/settings.json"), "the repository's")
+        if key := gemini_home.clash(own):
+            raise ValueError(f"the repository's .gemini/settings.json sets {key}, so that the leg could not be held")
         user = gemini_home.read(users / "settings.json")
         gemini_home.furnish(home, users, gemini_home.settings(user, ours, tool, bounded=self.bounded))
         self.session = str(uuid.uuid4())

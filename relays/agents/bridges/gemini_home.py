@@ -24,6 +24,16 @@ OVER: Final[Mapping[str, Any]] = {
     "hooksConfig": {"enabled": True, "notifications": False},
     "experimental": {"enableAgents": False},
 }
+#: by which a repository would switch our hooks off, compress the window, or stand in the place of the query tool
+UNTOUCHED: Final = (
+    "hooksConfig",
+    "model.compressionThreshold",
+    "mcpServers.relay",
+    "mcp.allowed",
+    "mcp.excluded",
+    "experimental.enableAgents",
+    "security.folderTrust",
+)
 NEVER: Final = 1_000_000.0  # of the model's window: a share at which no compression can begin
 
 _TOKEN: Final = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -46,6 +56,18 @@ def settings(
     return {**found, "hooks": {**theirs, **both}}  # type: ignore[dict-item]
 
 
+def clash(repository: Mapping[str, Any]) -> str:
+    """What a repository's own settings say that would take the hold from a leg; "" for nothing. They lie over the
+    user's, and so over ours."""
+    for name in UNTOUCHED:
+        found: Any = repository
+        for part in name.split("."):
+            found = found.get(part) if isinstance(found, dict) else None
+        if found is not None:
+            return name
+    return ""
+
+
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     """Tables in tables; whatever else stands in both is the upper one's."""
     made = dict(below)
@@ -55,21 +77,21 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, A
     return made
 
 
-def read(path: Path) -> dict[str, Any]:
+def read(path: Path, whose: str = "the user's") -> dict[str, Any]:
     """Settings of a file, comments and trailing commas allowed; {} where there is none. Raises ValueError."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"the user's settings {path} cannot be read: {error}") from error
+        raise ValueError(f"{whose} settings {path} cannot be read: {error}") from error
     bare = _TOKEN.sub(lambda found: found[0] if found[0].startswith('"') else " ", text)
     try:
         made = json.loads(_TRAILING.sub(r"\1", bare)) if bare.strip() else {}
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"the user's settings {path} cannot be read: {error}") from error
+        raise ValueError(f"{whose} settings {path} cannot be read: {error}") from error
     if not isinstance(made, dict):
-        raise ValueError(f"the user's settings {path} are no JSON object")
+        raise ValueError(f"{whose} settings {path} are no JSON object")
     return made
 
 
