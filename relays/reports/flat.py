@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from django.db.models import Count, OuterRef, Subquery, Sum
 
-from relays.core.vocabulary import Category, token
+from relays.core.vocabulary import Category, Reason, token
 from relays.models import OPEN_GATES, Boundary, Call, Comparison, GateEpisode, Leg
 
 POINTS = 4_000  # drawn at most
@@ -210,7 +210,11 @@ def flat(relay_id: str, leg: int | None = None) -> Flat:
     )  # fmt: skip
     gates = _gates(relay_id)
     ends = [(one["number"], starts[one["number"]] + one["turns"], one["turns"], one["reason"]) for one in shown]
-    marks = (*_ends(ends, gates), *_thinned(_holds(held, starts)), *_asks(gates, ends, starts))
+    ended = list(_ends(ends, gates))
+    # of thousands of quiet rotations some stand for all; whatever else ended a leg is marked
+    quiet = _thinned([mark for mark in ended if mark.token == Reason.ROTATED])
+    loud = [mark for mark in ended if mark.token != Reason.ROTATED]
+    marks = (*quiet, *loud, *_thinned(_holds(held, starts)), *_asks(gates, ends, starts))
     at = index[focus] if focus is not None else 0
     return Flat(
         legs=rows,

@@ -10,7 +10,7 @@ from django.utils import timezone
 from relays.charts import flat as chart
 from relays.charts import scores as scores_chart
 from relays.models import Boundary, Call, Comparison, GateState, Relay
-from relays.reports import flat, scores
+from relays.reports import flat, scores, timeline
 from tests.web_builders import make_gate, make_leg, make_relay
 
 pytestmark = pytest.mark.django_db
@@ -142,3 +142,37 @@ def test_the_page_and_its_parts_hold_the_zoom_of_the_address(client_of: ClientOf
     assert tail["Content-Type"] == "application/json" and tail.json()["x"] == [4, 5]
     again = client.get(f"/relays/{relay.pk}/?part=tail", headers={"If-None-Match": tail["ETag"]})
     assert again.status_code == 304
+
+
+def test_of_very_many_rotations_some_are_marked_and_every_other_end_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flat, "HOLD_MARKS", 5)
+    relay = make_relay()
+    for number in range(30):
+        reason = "RELAY_PARKED_UNSAFE" if number in (7, 21) else "RELAY_ROTATED"
+        make_leg(relay, number, resident=[20_000], reason=reason)
+    marks = flat.flat(relay.pk).marks
+    assert [mark.leg for mark in marks if mark.token == "RELAY_PARKED_UNSAFE"] == [7, 21]
+    assert 0 < sum(mark.token == "RELAY_ROTATED" for mark in marks) <= 5
+
+
+def test_the_log_tab_tells_what_happened_newest_first_and_in_pages(
+    client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timeline, "SHOWN", 2)
+    relay = two_legs()
+    gate = make_gate(relay, "OBJECTIVE_DRIFT", leg=relay.legs.get(number=1))
+    client = client_of("manager")
+    here = f"/relays/{relay.pk}/?tab=log"
+    page = client.get(here).content.decode()
+    assert "gate opened" in page and f"/gates/{gate.pk}/" in page and f"/relays/{relay.pk}/legs/1/log/" in page
+    seen: list[timeline.Line] = []
+    before = None
+    while True:
+        found = timeline.timeline(relay, before)
+        seen += found.lines
+        if not found.older:
+            break
+        before = int(found.older)
+    assert [line.at for line in seen] == sorted((line.at for line in seen), reverse=True)
+    assert [line.what for line in seen] == ["gate opened", "leg started", "leg started"]
+    assert client.get(f"/relays/{relay.pk}/?tab=cost")["Location"] == f"/relays/{relay.pk}/cost/"
