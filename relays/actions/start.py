@@ -95,7 +95,7 @@ def plan(actor: Actor, request: StartRequest) -> Plan:
             'use clauses such as issues:none open, file:GLOB or cmd:"…"',
             "done_when",
         )
-    _when(request.at)
+    check_when(request.at)
     place, store, tip = _repository(request.repo)
     table = _repository_table(request, store, tip)
     snapshot = _policy(request, done, table)
@@ -136,7 +136,8 @@ def _goal(request: StartRequest) -> tuple[donewhen.DoneWhen, objective.Pin, tupl
     return done, pin, held_region, adapter.name
 
 
-def _when(at: datetime | None) -> None:
+def check_when(at: datetime | None) -> None:
+    """Raise Usage for a time that is over or too far ahead."""
     if at is None:
         return
     now = timezone.now()

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods
 from relays import access
 from relays.actions import policies as acting
 from relays.actions.base import Held, NotPermitted, Refused, Usage
-from relays.actions.start import DryRun, StartRequest, dry_run, in_words, start
+from relays.actions.start import DryRun, StartRequest, check_when, dry_run, in_words, start
 from relays.core import policy, policytable, readout
 from relays.core.vocabulary import Mode
 from relays.models import PolicyVersion, Relay
@@ -191,6 +191,10 @@ def _filled(values: Mapping[str, str], token: str) -> Filled:
         at = _moment(typed["at"])
         if at is None:
             note("at", _("%(at)s is no time; write it as 2026-12-24T18:00") % {"at": repr(typed["at"][:40])})
+        try:
+            check_when(at)
+        except Usage as refusal:
+            note("at", _plain(refusal))
     return Filled(typed, token, args, (*limits, *_lines(typed["sets"])), version, at, problems)
 
 
@@ -228,6 +232,7 @@ def _page(
         "modes": [str(mode) for mode in Mode],
         "limits": [(name, example, typed[name]) for name, example in LIMITS],
         "refused": _plain(refused) if refused else "",
+        "marked": sum(one.wrong for one in said.values()),
         "dry": _dry(dry) if dry else None,
         "zone_here": timezone.get_current_timezone_name(),
     }

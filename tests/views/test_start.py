@@ -149,6 +149,7 @@ def test_a_refusal_keeps_everything_that_was_typed(client_of: ClientOf, place: P
     ):
         assert kept in page, kept
     assert re.search(r'name="watch" value="1" checked', page) and f'value="{"a" * 20}"' in page
+    assert "2 fields are marked below." in page, "the time, too"
     late = client.post("/start/", form(place, at="2001-01-01T00:00"))
     assert late.status_code == 400
     assert re.search(r'id="said-at"[^>]*><p class="bad-text">--at 2001', late.content.decode()), "at its field"
