@@ -104,6 +104,8 @@ class OpenCode(Bridge):
             OPENCODE_CONFIG_CONTENT=json.dumps(ours),
             OPENCODE_SERVER_PASSWORD=self._password,
             OPENCODE_DISABLE_AUTOUPDATE="1",
+            # a repository's plugins and servers would run outside of what is asked here
+            OPENCODE_DISABLE_PROJECT_CONFIG="1",
         )
         if self.bounded:
             env["OPENCODE_DISABLE_AUTOCOMPACT"] = "1"

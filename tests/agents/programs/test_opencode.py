@@ -18,7 +18,8 @@ import pytest
 from relays.agents import contained, process
 from tests.agents import real
 from tests.agents.model import Asked, Model, Step
-from tests.agents.programs.scripts import close, tangle
+from tests.agents.programs.scripts import GIT, close, tangle
+from tests.builders import make_repo
 
 pytestmark = real.marks
 
@@ -453,7 +454,7 @@ def test_a_leg_whose_supervisor_is_killed_is_judged_from_records_and_its_program
         assert len(model.main) == asked, "no further request was made"
     own = relay.legs[0]
     assert own.cause == "supervisor_crash" and own.calls == own.turns == 2, (own.cause, own.calls, words(relay))
-    assert own.progress == 1, "what was committed counts"
+    assert own.progress == 2, "the commit counts, and the issue that it closed"
 
 
 def test_a_tool_that_the_policy_names_is_denied_while_an_assumption_is_weak(opencode: Callable[..., Any]) -> None:
@@ -470,16 +471,27 @@ def test_a_tool_that_the_policy_names_is_denied_while_an_assumption_is_weak(open
     assert "assumption" in model.main[2].text
 
 
-def test_a_tool_sees_the_query_tool_and_nothing_of_the_server_that_runs_it(opencode: Callable[..., Any]) -> None:
+def test_a_tool_sees_the_query_tool_and_nothing_of_the_server_and_a_repositorys_plugin_is_not_run(
+    opencode: Callable[..., Any], tmp_path: Path
+) -> None:
+    repo, ran = make_repo(tmp_path / "repo", issues=1), tmp_path / "ran"
+    plugin = f'import fs from "fs"; export const P = async () => {{ fs.writeFileSync({str(ran)!r}, "x"); return {{}} }}'
+    for name in ("plugin", "plugins"):
+        (repo / ".opencode" / name).mkdir(parents=True)
+        (repo / ".opencode" / name / "theirs.js").write_text(plugin, encoding="utf-8")
+    server = {"mcp": {"theirs": {"type": "local", "command": ["touch", str(ran)], "enabled": True}}}
+    (repo / "opencode.json").write_text(json.dumps(server), encoding="utf-8")
+    commit = f"git add -A && {GIT} commit -qm Plugins"
+    subprocess.run(commit, shell=True, cwd=repo, check=True)
     script: list[Step] = [
         {"shell": "env | cut -d= -f1 | sort | tr '\\n' ' '; env | grep -c 'OPENCODE_SERVER_PASSWORD=.'"},
         {"text": "Done.", "usage": filled(21_000)},
     ]
     with Model(script) as model:
-        relay = opencode(model)
+        relay = opencode(model, repo=repo)
         relay.step()
     shown = model.main[1].body["messages"][-1]["content"].split()
     assert shown[-1] == "0", "its password is not for tools"
-    assert "RELAY_TOKEN" in shown and not {"SECRET_KEY", "DATABASE_URL", "RELAY_VAR", "DJANGO_SETTINGS_MODULE"} & set(
-        shown
-    )
+    ours = {"SECRET_KEY", "DATABASE_URL", "RELAY_VAR", "DJANGO_SETTINGS_MODULE"}
+    assert "RELAY_TOKEN" in shown and not ours & set(shown)
+    assert (relay.worktree / ".opencode" / "plugin" / "theirs.js").exists() and not ran.exists()
