@@ -11,6 +11,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from django.utils.translation import gettext_noop
+
 from relays.core import budget, readout
 from relays.core.baton import read
 from relays.core.remote import pull_request
@@ -288,11 +290,11 @@ def records(relay: Relay, tab: str = "batons", *, before: str = "", held_only: b
     tab = tab if tab in TABS else TABS[0]
     number = int(before) if before.isascii() and before.isdecimal() and len(before) < 18 else None
     counts = (
-        ("batons", "Batons", Baton.objects.filter(relay=relay).count()),
-        ("boundaries", "Boundaries and holds", None),
-        ("evidence", "Evidence", None),
-        ("ledger", "Ledger", LedgerRow.objects.filter(relay=relay).count()),
-        ("decisions", "Decisions", Decision.objects.filter(relay=relay).count()),
+        ("batons", gettext_noop("Batons"), Baton.objects.filter(relay=relay).count()),
+        ("boundaries", gettext_noop("Boundaries and holds"), None),
+        ("evidence", gettext_noop("Evidence"), None),
+        ("ledger", gettext_noop("Ledger"), LedgerRow.objects.filter(relay=relay).count()),
+        ("decisions", gettext_noop("Decisions"), Decision.objects.filter(relay=relay).count()),
     )
     batons: list[Baton] = []
     boundaries: list[Boundary] = []

@@ -230,7 +230,7 @@ def ver(verdict: object, text: str = "") -> SafeString:
     """A verdict with its own mark: check, crimson cross, dashed ring for `not yet`, question mark for `unknown`."""
     word = str(verdict).replace("_", " ") if verdict not in (None, "") else "not yet"
     tone, mark = VERDICTS.get(word, ("ver-unknown", "query"))
-    return format_html('<span class="ver {}">{}{}</span>', tone, shape(mark), text or _(word[:80]))
+    return format_html('<span class="ver {}">{}{}</span>', tone, shape(mark), _(str(text or word[:80])))
 
 
 @register.simple_tag

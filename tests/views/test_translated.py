@@ -19,6 +19,7 @@ from django.test import Client
 from django.utils import translation
 from django.utils.translation import trans_real
 
+from relays.core.vocabulary import Category
 from tests.whole_house import World, build, patterns
 
 pytestmark = [
@@ -33,22 +34,23 @@ DATA = {"mono", "sha", "json", "diff", "secret", "tok", "who", "brand", "data", 
 TAGS = {"code", "pre", "kbd", "script", "style", "time"}
 TOLD = ("aria-label", "title", "placeholder", "alt", "data-l")
 #: signs and units that are the same everywhere
-SIGNS = re.compile(r"\b(min|UTC|CSV|API|OpenAPI|SHA|MB|KB|bytes?|Relaysite|relaysite|Enter|Esc)\b")
+SIGNS = re.compile(r"\b([0-9a-f]{12,}|min|UTC|CSV|API|OpenAPI|SHA|MB|KB|bytes?|Relaysite|relaysite|Enter|Esc)\b")
 WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 class Texts(HTMLParser):
     """What a person reads of a page outside the brackets and outside data, with the element it stands in."""
 
-    def __init__(self) -> None:
+    def __init__(self, known: list[str]) -> None:
         super().__init__()
+        self.known = known
         self.inside: list[tuple[str, bool]] = []
         self.depth = 0
         self.found: list[tuple[str, str]] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         told = dict(attrs)
-        data = tag in TAGS or bool(DATA & set((told.get("class") or "").split())) or "data-data" in told
+        data = tag in TAGS or bool(DATA & set((told.get("class") or "").split())) or ("lang" in told and tag != "html")
         if tag == "option" and told.get("value") is None:
             data = True  # its text is its value
         above = self.inside[-1][1] if self.inside else False
@@ -75,6 +77,8 @@ class Texts(HTMLParser):
             self.outside(outside, f"<{self.inside[-1][0]}>")
 
     def outside(self, text: str, where: str) -> None:
+        for data in self.known:
+            text = text.replace(data, "")
         if WORD.search(SIGNS.sub("", text)):
             self.found.append((where, " ".join(text.split())))
 
@@ -161,9 +165,7 @@ def test_nothing_but_data_is_left_of_english(catalog: Path, tmp_path: Path) -> N
 
 def read(html: str, world: World) -> list[tuple[str, str]]:
     """The texts of a page that are neither translated nor data."""
-    for data in known(world):
-        html = html.replace(data, "")
-    texts = Texts()
+    texts = Texts(known(world))
     texts.feed(html)
     return texts.found
 
@@ -173,6 +175,7 @@ def known(world: World) -> list[str]:
     from relays.models import Relay, Session
 
     found = {user.username for user in world.users.values()}
+    found |= {str(category) for category in Category}
     for relay in Relay.objects.select_related("owner"):
         found |= {
             relay.objective,
@@ -186,7 +189,7 @@ def known(world: World) -> list[str]:
     for session in Session.objects.all():
         found |= {session.agent, session.sid, session.sid[:13], *map(str, session.model_names)}
         found |= {Path(session.cwd).name, session.branch}
-    found |= {"acme/orders", "scripted-1", "repo"}
+    found |= {"acme/orders", "scripted-1", "repo", "The night shift", "Nights are long", "A new disk", "nightly"}
     return sorted((one for one in found if len(one) > 1), key=len, reverse=True)
 
 

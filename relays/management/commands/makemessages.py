@@ -24,6 +24,7 @@ from relays.core.promotion import Outcome as PromotionOutcome
 from relays.core.residency import FaultOutcome
 from relays.core.shadow import Provenance
 from relays.core.vocabulary import TOKENS, Category, Cause, Mode
+from relays.core.words import GROUPS as WORDS
 from relays.models import GateState, Import, LegState, RelayStatus
 from relays.reports.policies import SOURCES, TIGHTEN
 from relays.reports.relay import TABS
@@ -34,7 +35,8 @@ from relays.templatetags.words import VERDICTS
 SETS = (
     Cause, Mode, GateState, LegState, RelayStatus, Verdict, Kind, Step, Truth, Reconciliation, Action, Source,
     AdvisoryOutcome, PromotionOutcome, FaultOutcome, Provenance, Import.Status, Category, TABS, TOKEN_ROLES,
-    ("cheaper", "dearer", "auto", "manual", "stands", "revoked", "expired"),
+    ("cheaper", "dearer", "auto", "manual", "stands", "revoked", "expired", "active",
+     "waiting", "sending", "sent", "dead"),
 )  # fmt: skip
 #: never read for texts: what is not ours, not shown, or made
 IGNORED = ["tests/*", "static/*", "var/*", ".venv/*", "relays/migrations/*"]
@@ -49,6 +51,10 @@ def closed_texts() -> Iterator[str]:
     for title, keys in GROUPS.items():
         found |= dict.fromkeys((title, *keys.values()))
     found |= dict.fromkeys((*TIGHTEN.values(), *SOURCES))
+    for group in WORDS:
+        found |= dict.fromkeys((group.title, group.about))
+        for one in group.words:
+            found |= dict.fromkeys((one.meaning, one.fix, one.value))
     for words in SETS:
         found |= dict.fromkeys(str(word).replace("_", " ") if words is not Cause else str(word) for word in words)
     return (text for text in found if text)
