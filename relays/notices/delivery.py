@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays.core import notify
 from relays.models import Channel, Delivery, Notice, Subscription
@@ -147,9 +148,11 @@ def _one(pk: int, attempts: int) -> bool:
             answer = sending.send(delivery, delivery.notice, delivery.channel)
         except Exception as error:  # noqa: BLE001 - one that cannot be sent keeps no other from its turn
             log.exception("notice %s on channel %s could not be sent", delivery.notice_id, delivery.channel_id)
-            answer = sending.Answer(False, f"{type(error).__name__}: it could not be sent; see the worker's log")
+            answer = sending.Answer(
+                False, _("%(error)s: it could not be sent; see the worker's log") % {"error": type(error).__name__}
+            )
     else:
-        answer = sending.Answer(False, "its channel was removed", final=True)
+        answer = sending.Answer(False, _("its channel was removed"), final=True)
     finish(delivery, answer)
     return answer.sent
 
@@ -183,7 +186,7 @@ def test(channel: Channel, reader: str) -> sending.Answer:
                 attempts=1, claimed_at=now,
             )  # fmt: skip
     except IntegrityError:
-        return sending.Answer(False, "a test was sent a moment ago; look at the list below")
+        return sending.Answer(False, _("a test was sent a moment ago; look at the list below"))
     answer = sending.send(delivery, notice, channel)
     finish(delivery, answer)
     return answer
