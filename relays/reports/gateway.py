@@ -14,10 +14,12 @@ from relays.models import Baton, Decision, GateChange, GateEpisode, GateState
 from relays.reports.approvals import standing
 
 STEPS = (GateState.WAITING, GateState.APPROVED, GateState.REQUESTED, GateState.DISPATCHED, GateState.CONFIRMED)
-#: the words of the states, for translators: pages show them by their value
+#: the words of states, of what a gate keeps waiting and of axes, for translators: pages show them by their value
 WORDS = (
     gettext_lazy("waiting"), gettext_lazy("approved"), gettext_lazy("requested"), gettext_lazy("dispatched"),
     gettext_lazy("confirmed"), gettext_lazy("refused"), gettext_lazy("expired"), gettext_lazy("superseded"),
+    gettext_lazy("next leg"), gettext_lazy("context"), gettext_lazy("turns"), gettext_lazy("wall"),
+    gettext_lazy("spend"), gettext_lazy("output_tokens"),
 )  # fmt: skip
 #: changes that are shown; an episode that went back and forth more often than that shows the newest
 CHANGES = 60
