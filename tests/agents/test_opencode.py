@@ -251,7 +251,6 @@ def test_a_stream_that_was_cut_is_a_loss_of_the_network_and_no_call(leg: Leg) ->
     [
         ({"name": "APIError", "data": {"message": "no", "statusCode": 401}}, ["sign_in"]),
         ({"name": "ProviderAuthError", "data": {"message": "no"}}, ["sign_in"]),
-        ({"name": "APIError", "data": {"message": "no", "statusCode": 503}}, ["overload"]),
         ({"name": "APIError", "data": {"message": "no", "statusCode": 400}}, []),
         ({"name": "ContextOverflowError", "data": {"message": "too long"}}, []),
     ],
@@ -264,6 +263,27 @@ def test_an_error_that_it_does_not_try_again_ends_the_leg_without_a_result(
     said = leg.seen()
     assert [event["cause"] for event in said if event["kind"] == "retry"] == cause
     assert all(event["kind"] != "boundary" for event in said) and leg.bridge.verdict(0) == 1
+
+
+def test_a_call_that_it_gave_up_is_asked_again_in_the_same_session_after_a_wait(
+    leg: Leg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later: list[tuple[float, Any]] = []
+    monkeypatch.setattr(leg.bridge, "after", lambda seconds, call: later.append((seconds, call)))
+    first_step(leg)
+    leg.asks("model")
+    leg.answer("go")
+    for _ in range(2):
+        leg.happens("session.error", error={"name": "APIError", "data": {"message": "no", "statusCode": 503}})
+        leg.happens("session.idle")
+        later[-1][1]()
+    said = [event for event in leg.seen() if event["kind"] in ("retry", "boundary")]
+    assert [event["kind"] for event in said] == ["boundary", "retry", "retry"], "its end is no boundary"
+    assert [event["retry_in_ms"] for event in said[1:]] == [15_000, 30_000] == [one[0] * 1000 for one in later]
+    assert leg.server.told[1:] == ["The model did not answer for a while. Go on where you were."] * 2
+    assert leg.asks("model").answer == {} and leg.bridge.outcome is None
+    leg.happens("session.idle")
+    assert leg.kinds() == ["boundary"], "the next end is one again"
 
 
 def test_a_compaction_is_said_once_however_it_is_seen(leg: Leg) -> None:

@@ -29,6 +29,10 @@ _WRITES: Final = frozenset({"write", "edit", "patch", "multiedit"})
 #: agents of the program's own whose calls are none of the session's: what they write is no step of the work
 _ASIDE: Final = frozenset({"title", "summary"})
 _ENDED: Final = ("completed", "error")
+#: to an agent whose program gave a call up; whether the leg waits that long is the driver's to judge
+GO_ON: Final = "The model did not answer for a while. Go on where you were."
+FIRST_WAIT: Final = 15.0  # seconds until then, doubled up to LONGEST_WAIT
+LONGEST_WAIT: Final = 300.0
 _CUT: Final = 1.0  # seconds that a server may live without its stream of events
 _ABORTING: Final = 0.3  # seconds that an abort has before the server is ended
 
@@ -90,7 +94,8 @@ class OpenCode(Bridge):
         self._tools: set[str] = set()  # that have ended
         self._waiting: list[tuple[str, bool, int]] = []  # ends of tools whose step's figures are still to come
         self._todos: dict[str, str] = {}
-        self._trouble = ""
+        self._trouble = self._cause = ""  # what ended its turn, and whether a wait may bring it back
+        self._given_up = 0  # times since the model answered
         self._compacted = False
 
     # --- start and end
@@ -289,6 +294,7 @@ class OpenCode(Bridge):
             if main and not self.stopping:
                 self.retry(outages.NETWORK)
         else:
+            self._given_up = 0
             cost = part.get("cost")
             priced = isinstance(cost, (int, float)) and not isinstance(cost, bool) and cost > 0
             self.usage(
@@ -353,9 +359,9 @@ class OpenCode(Bridge):
         status, words = data.get("statusCode"), str(data.get("message"))
         known = status if isinstance(status, int) and not isinstance(status, bool) else None
         cause = outages.SIGN_IN if name == "ProviderAuthError" else outages.trouble(known, words)
-        self._trouble = f"{name}: {words}"
+        self._trouble, self._cause = f"{name}: {words}", cause or ""
         self.begun = True
-        if cause:
+        if cause == outages.SIGN_IN:
             self.retry(cause)
 
     def _idle(self) -> None:
@@ -363,11 +369,22 @@ class OpenCode(Bridge):
             return
         self.running = False
         self._tools_over()
+        if self._cause in (outages.OVERLOAD, outages.NETWORK):
+            self._later()
+            return
         if self._trouble:
             self.complain(self._trouble)
             self._over(1)
             return
         self.boundary(self._told_at_end, final=True)
+
+    def _later(self) -> None:
+        """It gave a call up that a wait may bring back: it goes on in the same session once that is over."""
+        wait = min(FIRST_WAIT * 2**self._given_up, LONGEST_WAIT)
+        self._given_up += 1
+        self.retry(self._cause, wait * 1000)
+        self._trouble = self._cause = ""
+        self.after(wait, lambda: None if self.stopping else self._say(GO_ON))
 
     def _compacts(self) -> None:
         """A leg that compacts has run too long."""
