@@ -20,7 +20,7 @@ from relays.agents.bridges.bridge import Bridge, HookCall
 from relays.agents.bridges.codex_said import buckets, good, size, status_in
 from relays.agents.outages import trouble
 
-SETTLE: Final = 3.0  # seconds that a hook waits for what was said before it and is still under way
+SETTLE: Final = 10.0  # seconds that a hook waits for what was said before it and is still under way
 
 _TOOLS: Final = {
     "commandExecution": "shell",
