@@ -35,6 +35,7 @@ RETRY = 2000  # milliseconds a browser waits before it connects again
 CAP = 8  # streams of one user
 
 MOST_BUSY = 3  # rests this many times as long as it rendered: a quarter of a core at most
+TOGETHER = 0.15  # seconds that a region waits for those that are rendered behind it
 KNOWN = 5_000  # regions of which it is remembered what they depend on
 
 #: (numbers above, look) -> (highest number, topics that changed since)
@@ -185,6 +186,8 @@ class Hub:
                         wanted.setdefault((region, listener.look.manner), []).append(listener)
                 listener.fresh = False
         took = 0.0
+        loop = asyncio.get_running_loop()
+        since, ready = loop.time(), list[tuple[Listener, str, Made]]()
         for (region, _manner), listeners in wanted.items():
             look = listeners[0].look
             if look is None:
@@ -196,9 +199,19 @@ class Hub:
             if len(self.depends) >= KNOWN:
                 self.depends.clear()
             self.depends[region] = made.topics
-            for listener in listeners:
-                listener.give(region, made)
+            ready += [(listener, region, made) for listener in listeners]
+            if loop.time() - since > TOGETHER:
+                _give(ready)
+                since = loop.time()
+        _give(ready)
         return took
+
+
+def _give(ready: list[tuple[Listener, str, Made]]) -> None:
+    """Regions that are rendered soon after each other go out as one write a page."""
+    for listener, region, made in ready:
+        listener.give(region, made)
+    ready.clear()
 
 
 def _rendered(render: Callable[[str], Made | None], region: str) -> tuple[Made | None, float]:
