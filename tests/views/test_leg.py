@@ -13,7 +13,8 @@ from django.utils.html import escape
 
 from relays.driver import rebaton
 from relays.models import Baton, Boundary, Call, Fact, Leg, Relay, ResetTransaction
-from relays.reports import legs, made
+from relays.reports import legs, made, seed
+from relays.templatetags.words import grouped
 from tests.report_builders import Story
 from tests.web_builders import make_leg, make_relay
 
@@ -134,10 +135,13 @@ def test_the_seed_is_that_of_the_baton_that_it_started_from(story: Story, client
     text = page(client_of("manager"), story.relay, 1)
     recorded = ResetTransaction.objects.get(new_leg=story.legs[1])
     assert f'data-copy="{recorded.seed_digest}"' in text and "written after the rotation" not in text
+    assert " bytes</span>" not in text, "this record does not say how large it was"
     handed = Baton.objects.get(leg=story.legs[0])
     rebaton.after_idle(story.relay, handed, "Look at the stub.", story.legs[1].started_at or timezone.now())
     text = page(client_of("manager"), story.relay, 1)
     assert "with the baton of a watch that woke, written after the rotation" in text
+    begun = seed.of(recorded)
+    assert begun is not None and begun.size and f">{grouped(begun.size)} bytes</span>" in text
     assert f'data-copy="{recorded.seed_digest}"' not in text
 
 
