@@ -23,6 +23,8 @@ pytestmark = real.marks
 Start = Callable[..., Any]
 WINDOW = 200_000
 CEILING = 180_000
+#: a command that runs on; a long `sleep` of its own the program refuses
+LONG = "python3 -c 'import time; time.sleep(100)'"
 
 
 @pytest.fixture
@@ -387,7 +389,7 @@ def programs_of(relay: Any) -> list[int]:
 @pytest.mark.parametrize("stage", ["in a call", "in a tool"])
 def test_the_program_is_killed(claude: Callable[..., Any], stage: str) -> None:
     slow: Step = {"text": "a b c d e f g h", "slow": 1, "usage": filled(21_000)}
-    waits: Step = {"shell": "sleep 30", "usage": filled(21_000)}
+    waits: Step = {"shell": LONG, "usage": filled(21_000)}
     script = [close(1, usage=filled(20_000)), slow if stage == "in a call" else waits]
     with Model(script) as model:
         relay = claude(model)
@@ -414,7 +416,7 @@ def test_a_supervisor_that_is_killed_takes_the_program_with_it_and_the_relay_goe
 ) -> None:
     script = [
         close(1, usage=filled(20_000)),
-        {"shell": "sleep 120", "usage": filled(21_000)},
+        {"shell": LONG, "usage": filled(21_000)},
         close(2, usage=filled(20_000)),
         {"text": "All issues are closed.", "usage": filled(21_000)},
     ]
@@ -445,18 +447,28 @@ def test_a_supervisor_that_is_killed_takes_the_program_with_it_and_the_relay_goe
     assert relay.relay.ended_reason == "RELAY_GOAL_DONE" and len(model.main) == 3
 
 
-def test_a_person_parks_at_once_in_the_middle_of_a_tool_and_nothing_lives_on(
-    claude: Callable[..., Any], meanwhile: Callable[..., None]
-) -> None:
+def test_a_person_parks_at_once_in_the_middle_of_a_tool_and_nothing_lives_on(claude: Callable[..., Any]) -> None:
+    from django.db import connection
+
     from relays.models import Relay
 
-    script: list[Step] = [close(1, usage=filled(20_000)), {"shell": "sleep 60", "usage": filled(21_000)}]
+    script: list[Step] = [close(1, usage=filled(20_000)), {"shell": LONG, "usage": filled(21_000)}]
     with Model(script) as model:
         relay = claude(model)
-        meanwhile(1, lambda: Relay.objects.filter(pk=relay.pk).update(park="now"))
+
+        def park() -> None:
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and len(events(relay, 0, "tool_started")) < 2:
+                time.sleep(0.1)
+            Relay.objects.filter(pk=relay.pk).update(park="now")
+            connection.close()
+
+        person = threading.Thread(target=park)
+        person.start()
         relay.step()
+        person.join()
     assert (relay.legs[0].reason, relay.legs[0].cause) == ("RELAY_PARKED_UNSAFE", "park_now")
-    assert relay.relay.status == "parked"
+    assert relay.relay.status == "parked" and len(events(relay, 0, "tool_ended")) == 1
 
 
 def test_a_tool_that_the_policy_names_is_denied_while_an_assumption_is_weak(claude: Callable[..., Any]) -> None:
