@@ -271,9 +271,11 @@ def test_an_agent_that_ends_by_itself_is_told_once_what_holds_and_then_ends(open
     assert relay.legs[0].exit_code == 0
 
 
-def test_a_tool_that_ignores_sigterm_is_gone_before_the_leg_is_closed(
-    opencode: Callable[..., Any], meanwhile: Callable[..., None]
+def test_a_tool_that_ignores_sigterm_is_gone_when_a_person_parks_at_once_in_the_middle_of_it(
+    opencode: Callable[..., Any],
 ) -> None:
+    from django.db import connection
+
     from relays.models import Relay
 
     stubborn = shlex.quote("import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)")
@@ -283,9 +285,21 @@ def test_a_tool_that_ignores_sigterm_is_gone_before_the_leg_is_closed(
     ]
     with Model(script) as model:
         relay = opencode(model)
-        meanwhile(1, lambda: Relay.objects.filter(pk=relay.pk).update(park="now"))
+
+        def park() -> None:
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline and len(events(relay, 0, "tool_started")) < 2:
+                time.sleep(0.1)
+            Relay.objects.filter(pk=relay.pk).update(park="now")
+            connection.close()
+
+        person = threading.Thread(target=park)
+        person.start()
         relay.step()
+        person.join()
     assert (relay.legs[0].reason, relay.legs[0].cause) == ("RELAY_PARKED_UNSAFE", "park_now"), words(relay)
+    kinds = [row.kind for row in events(relay, 0, "tool_started", "tool_ended", "boundary")]
+    assert kinds.count("tool_started") == 2 and kinds.count("boundary") == 1, "it was parked in mid-tool"
     assert relay.relay.status == "parked" and not real.below(relay.worktree)
 
 
