@@ -83,10 +83,22 @@ def place(page: Page, trace: str, index: int) -> tuple[float, float]:
     return x, y
 
 
+_WITHIN = """x => {
+  const e = document.getElementById('chart-flat');
+  return x - e.getBoundingClientRect().left - e._fullLayout.xaxis._offset;
+}"""
+
+
 def hover(page: Page, trace: str, index: int) -> str:
     x, y = place(page, trace, index)
     page.mouse.move(x + 4, y + 4)
     page.mouse.move(x, y)
+    page.wait_for_function(
+        "([x, y]) => { const now = document.getElementById('chart-flat')._hoverdata; return now && now.length === 1"
+        " && Math.abs(now[0].xaxis.d2p(now[0].x) - x) < 1.5; }",
+        arg=[page.evaluate(_WITHIN, x), y],
+        timeout=SOON,
+    )
     expect(page.locator("#chart-flat .hoverlayer .hovertext")).to_have_count(1, timeout=SOON)
     return page.locator("#chart-flat .hoverlayer .hovertext").text_content() or ""
 
@@ -124,7 +136,7 @@ def test_a_mark_leads_to_the_baton_of_its_rotation(page: Page, stage: Stage) -> 
 
 
 def test_new_turns_lengthen_the_line_and_what_is_looked_at_stays(page: Page, stage: Stage) -> None:
-    open_relay(page, stage)
+    open_relay(page, stage, "?leg=14")  # its points stand apart
     page.evaluate("""() => {
       const e = document.getElementById('chart-flat');
       window.drawn = 0; e.addEventListener('rs-drawn', () => { window.drawn++; });
@@ -133,7 +145,7 @@ def test_new_turns_lengthen_the_line_and_what_is_looked_at_stays(page: Page, sta
     page.on("request", lambda request: asked.append(request.url))
     points = "() => document.getElementById('chart-flat').data.find(t => t.name === 'leg-a').x.length"
     before = page.evaluate(points)
-    told = hover(page, "leg-a", 10)
+    told = hover(page, "leg-a", 2)
     assert "resident tokens" in told and "cache read" in told and "cache writes" in told
     asked.clear()
     for grown in (1, 2, 3):
