@@ -190,6 +190,9 @@ def known(world: World) -> list[str]:
         found |= {session.agent, session.sid, session.sid[:13], *map(str, session.model_names)}
         found |= {Path(session.cwd).name, session.branch}
     found |= {"acme/orders", "scripted-1", "repo", "The night shift", "Nights are long", "A new disk", "nightly"}
+    #: what the legs of the story wrote
+    found |= {"may the dump be replaced?", "2 dirty paths: src/orders.py, notes.txt", "Close the next issue."}
+    found |= {f"Close issue {n}" for n in range(1, 9)}
     return sorted((one for one in found if len(one) > 1), key=len, reverse=True)
 
 
