@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import plotly.graph_objects as go
+from django.utils.translation import gettext as _
 
 from relays.charts.flat import axis, var
 from relays.core.rot import Bin, Curve
@@ -54,7 +55,7 @@ def alternative(data: Curves) -> str:
     if not data.drawn:
         return "Not yet: too few tool results to draw a rate."
     parts = [f"{curve.model}: {curve.verdict.what}" for curve in data.drawn]
-    return "Tool-error rate against how full the window was. " + "; ".join(parts) + "."
+    return _("Tool-error rate against how full the window was.") + " " + "; ".join(parts) + "."
 
 
 def legend(data: Curves) -> list[tuple[str, str, Curve]]:
@@ -68,7 +69,7 @@ def _where(one: Bin) -> str:
 
 
 def _lines(data: Curves) -> Iterator[go.Scatter]:
-    for nth, ((colour, symbol, _), curve) in enumerate(zip(MARKS, data.drawn, strict=False)):
+    for nth, ((colour, symbol, _word), curve) in enumerate(zip(MARKS, data.drawn, strict=False)):
         aside = 0.5 * (nth - (len(data.drawn) - 1) / 2)  # intervals of two models stand beside each other
         x, y, up, down, text = [], [], [], [], []
         for one in curve.bins:

@@ -7,20 +7,23 @@ progress."
 from collections.abc import Mapping
 from typing import Any
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
 FACTS = 200  # of one kind that a page shows
 
 PROGRESS_GROUPS = (
-    ("commits", "commits in the region"),
-    ("issues", "issues closed"),
-    ("ledger", "ledger rows that resolve"),
-    ("foreign", "foreign commits, by others: a finding, not progress"),
-    ("outside", "outside the region: a finding, not progress"),
-    ("lost", "earlier commits that the branch lost: a finding"),
-    ("copied", "earlier commits that the branch holds as copies"),
-    ("empty", "empty commits"),
-    ("repeated", "seen before"),
-    ("undone", "commits that together undo themselves"),
-    ("merges", "merges"),
+    ("commits", gettext_noop("commits in the region")),
+    ("issues", gettext_noop("issues closed")),
+    ("ledger", gettext_noop("ledger rows that resolve")),
+    ("foreign", gettext_noop("foreign commits, by others: a finding, not progress")),
+    ("outside", gettext_noop("outside the region: a finding, not progress")),
+    ("lost", gettext_noop("earlier commits that the branch lost: a finding")),
+    ("copied", gettext_noop("earlier commits that the branch holds as copies")),
+    ("empty", gettext_noop("empty commits")),
+    ("repeated", gettext_noop("seen before")),
+    ("undone", gettext_noop("commits that together undo themselves")),
+    ("merges", gettext_noop("merges")),
 )
 
 
@@ -55,5 +58,5 @@ def progress_groups(detail: Mapping[str, Any]) -> tuple[tuple[str, tuple[tuple[s
     for key, words in PROGRESS_GROUPS:
         items = detail.get(key)
         if isinstance(items, list) and items:
-            groups.append((words, tuple(_entry(item) for item in items[:FACTS])))
+            groups.append((_(words), tuple(_entry(item) for item in items[:FACTS])))
     return tuple(groups)

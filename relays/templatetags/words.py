@@ -222,7 +222,7 @@ def word(group: str, value: object) -> str:
     says = _("%(meaning)s. Fix: %(fix)s") if found.fix and found.fix != "none" else "%(meaning)s."
     title = says % {"meaning": capfirst(_(found.meaning)), "fix": _(found.fix) if found.fix else ""}
     target = f"{reverse('vocabulary')}#{found.anchor}"
-    return format_html('<a class="word" href="{}" title="{}">{}</a>', target, title, found.value)
+    return format_html('<a class="word" href="{}" title="{}">{}</a>', target, title, _(found.value))
 
 
 @register.simple_tag

@@ -191,7 +191,14 @@ def known(world: World) -> list[str]:
         found |= {Path(session.cwd).name, session.branch}
     found |= {"acme/orders", "scripted-1", "repo", "The night shift", "Nights are long", "A new disk", "nightly"}
     #: what the legs of the story wrote
-    found |= {"may the dump be replaced?", "2 dirty paths: src/orders.py, notes.txt", "Close the next issue."}
+    found |= {
+        "may the dump be replaced?",
+        "2 dirty paths: src/orders.py, notes.txt",
+        "Close the next issue.",
+        "127.0.0.1",
+    }
+    #: a line of the rules, which know no language
+    found |= {"60 tool results, 100 are needed", "preamble, objective_pin, baton"}
     found |= {f"Close issue {n}" for n in range(1, 9)}
     return sorted((one for one in found if len(one) > 1), key=len, reverse=True)
 
