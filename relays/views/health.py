@@ -7,7 +7,7 @@ from django.views.decorators.http import require_safe
 
 from relays import access
 from relays.reports import health as report
-from relays.reports.roles import READ
+from relays.reports.roles import OPERATE, READ, rights_of
 from relays.views.parts import part_response
 
 
@@ -17,10 +17,10 @@ def health(request: HttpRequest) -> HttpResponse:
     access.require(request, READ)
     part = request.GET.get("part")
     if part is None:
-        return render(request, "relays/health/page.html", _context())
+        return render(request, "relays/health/page.html", _context(rights_of(request.user)))
     if part != "checks":
         raise Http404("There is no such part of this page.")
-    return part_response(request, "relays/health/_checks.html", _context, ())
+    return part_response(request, "relays/health/_checks.html", lambda: _context(rights_of(request.user)), ())
 
 
 #: check -> the page where what it found is looked at
@@ -36,5 +36,6 @@ _PAGES = {
 }
 
 
-def _context() -> dict[str, object]:
-    return {"page": report.page(), "links": {check: reverse(name) for check, name in _PAGES.items()}}
+def _context(rights: frozenset[str]) -> dict[str, object]:
+    open_to = {check: name for check, name in _PAGES.items() if name != "maintenance" or OPERATE in rights}
+    return {"page": report.page(), "links": {check: reverse(name) for check, name in open_to.items()}}
