@@ -110,6 +110,7 @@ def test_what_cannot_be_measured_is_said_and_is_exit_1(tmp_path, monkeypatch, ca
     monkeypatch.setattr("tests.bench.backtest.rows", lambda *_: [])
     monkeypatch.setattr("tests.bench.legs.rows", lambda *_: [])
     monkeypatch.setattr("tests.bench.sessions.rows", lambda *_: [])
+    monkeypatch.setattr("tests.bench.live.rows", lambda *_: [])
     out = tmp_path / "bench.json"
     assert bench.main(["--json", str(out)]) == 1
     printed = capsys.readouterr()
