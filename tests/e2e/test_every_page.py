@@ -73,8 +73,8 @@ def test_every_page_as_each_role(house: House, browser: Browser, role: str) -> N
         listening(page, wrong)
         seen = 0
         for name, address in house.pages(role).items():
-            if only and name not in only:
-                continue
+            if (only and name not in only) or (role == "norole" and name == "sign_in"):
+                continue  # signed in without a role, it leads to a start page that is refused
             page.goto(house.url + address, wait_until="load")
             seen += 1
             wrong += [f"{name}: {fault}" for fault in faults(page)]
