@@ -83,13 +83,18 @@ def test_one_command_measures_everything(tmp_path):
         "a supervisor's process",
         "boundary decision",
         "boundary decision",
+        *["20 pages"] * 2,
+        "commit to the pixel of a real browser among them",
+        *["20 pages"] * 2,
+        "15 dropped connections",
         *["sessions"] * 6,
         "page of a session with 300 calls",
     ]
-    assert all(row["ours"] > 0 for row in kept["rows"])
+    assert all(row["ours"] > 0 for row in kept["rows"] if row["goal"] != 0.0)
     peer = kept["rows"][-7]["peer"]  # none where the peer cannot be had
     cold = 1.5 if peer else None
     goals = [1.3] * 4 + [None] * 2 + [1.0] * 6 + [5.0, 90.0, 1.0] + [0.5] * 2 + [None, None, 20.0]
+    goals += [None, 1.0, 1.0, 0.0, 25.0, 0.0]
     goals += [cold, cold, None, None, 0.05, 200.0, 1.3]
     assert [row["goal"] for row in kept["rows"]] == goals
     for row in kept["rows"]:
