@@ -7,6 +7,8 @@ from typing import Any
 from django.contrib.auth.models import User
 from django.utils import timezone
 
+from relays.core.faithful import judge
+from relays.costs.faithful import as_json
 from relays.models import BackTest, Comparison, DayCost, Leg, OwnerBudget, Relay, Session
 
 TOKENS = {"input": 12_000, "cache_read": 3_400_000, "cache_write_5m": 260_000, "cache_write_1h": 0, "output": 48_000}
@@ -77,7 +79,7 @@ def make_comparison(of: Relay | Session, **values: Any) -> Comparison:
         "progress": {"commits": 5, "issues": 4, "rows": 1, "units": 10},
         "money_per_unit": Decimal("0.825"),
         "tokens_per_unit": 372_000,
-        "faithful": {"verdict": "not yet", "what": "compactions measured: 0 of 5", "rows": []},
+        "faithful": {**as_json(judge([], [])), "rows": []},
         "forecast": [{"axis": "spend", "limit": "20", "used": "8.25", "per_leg": "2.0625", "legs_left": 5,
                       "progress_left": 14}],
     }  # fmt: skip

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from relays.agents import programs
+from relays.core.sentences import Sentence, phrase
 
 SignIn = Literal["found", "not seen", ""]
 _PACKAGE_BYTES: Final = 1024 * 1024
@@ -30,7 +31,7 @@ class Known:
     home: str
     place: str
     files: tuple[str, ...]
-    sign_in: str
+    sign_in: Sentence
     node: bool = False
 
 
@@ -41,10 +42,15 @@ KNOWN: Final[Mapping[str, Known]] = {
         "CLAUDE_CONFIG_DIR",
         ".claude",
         (".credentials.json",),
-        "run `claude` once and sign in",
+        phrase("run `claude` once and sign in"),
     ),
     "codex": Known(
-        "0.171.0", ("OPENAI_API_KEY", "CODEX_API_KEY"), "CODEX_HOME", ".codex", ("auth.json",), "run `codex login`"
+        "0.171.0",
+        ("OPENAI_API_KEY", "CODEX_API_KEY"),
+        "CODEX_HOME",
+        ".codex",
+        ("auth.json",),
+        phrase("run `codex login`"),
     ),
     "gemini": Known(
         "0.61.0",
@@ -52,7 +58,7 @@ KNOWN: Final[Mapping[str, Known]] = {
         "",
         ".gemini",
         ("oauth_creds.json",),
-        "run `gemini` once and sign in",
+        phrase("run `gemini` once and sign in"),
         node=True,
     ),
     "opencode": Known(
@@ -61,7 +67,7 @@ KNOWN: Final[Mapping[str, Known]] = {
         "",
         ".local/share/opencode",
         ("auth.json",),
-        "run `opencode auth login`",
+        phrase("run `opencode auth login`"),
     ),
 }
 
@@ -80,9 +86,9 @@ class Readiness:
     program: str
     version: str
     sign_in: SignIn
-    seen: str
-    needs: str
-    fix: str
+    seen: Sentence | str
+    needs: Sentence | str
+    fix: Sentence | str
     variables: tuple[str, ...]
 
 
@@ -92,18 +98,26 @@ def look(name: str, env: Mapping[str, str] | None = None) -> Readiness:
     known, program = KNOWN[name], programs.PROGRAMS[name]
     path = programs.find(program, env=around)
     state, seen, variables = _sign_in(known, around)
-    needs, fix = "", ""
+    needs: Sentence | str = ""
+    fix: Sentence | str = ""
     install = f"npm install {program.package}@{known.measured}"
     if not path:
-        needs = f"{program.command} was not found on PATH or below {programs.PLACES}"
-        fix = f"`{install}` in a folder that {programs.PLACES} names, or agent argument program=PATH at the start"
+        needs = phrase(
+            "%(command)s was not found on PATH or below %(places)s", command=program.command, places=programs.PLACES
+        )
+        fix = phrase(
+            "`%(install)s` in a folder that %(places)s names, or agent argument program=PATH at the start",
+            install=install, places=programs.PLACES,
+        )  # fmt: skip
     elif known.node and path.endswith(".js") and shutil.which("node", path=around.get("PATH", os.defpath)) is None:
-        needs, fix = "it needs node, which was not found on PATH", "install Node.js 20 or newer"
+        needs, fix = phrase("it needs node, which was not found on PATH"), phrase("install Node.js 20 or newer")
     elif state == "not seen":
         named = known.variables[0]
-        fix = f"{known.sign_in}, or set {named} and start with --agent-arg env={named}"
-    elif variables and seen.startswith(variables[0]):
-        fix = f"a leg gets it only where the start names it: --agent-arg env={variables[0]}"
+        fix = phrase(
+            "%(sign_in)s, or set %(named)s and start with --agent-arg env=%(named)s", sign_in=known.sign_in, named=named
+        )
+    elif variables and str(seen).startswith(variables[0]):
+        fix = phrase("a leg gets it only where the start names it: --agent-arg env=%(named)s", named=variables[0])
     return Readiness(
         name, program.package, known.measured, path, version(path), state, seen, needs, fix, variables
     )  # fmt: skip
@@ -133,7 +147,7 @@ def version(path: str) -> str:
     return ""
 
 
-def _sign_in(known: Known, env: Mapping[str, str]) -> tuple[SignIn, str, tuple[str, ...]]:
+def _sign_in(known: Known, env: Mapping[str, str]) -> tuple[SignIn, Sentence | str, tuple[str, ...]]:
     variables = tuple(name for name in known.variables if env.get(name))
     own = env.get(known.home, "") if known.home else ""
     folder = Path(own) if own else Path(env.get("HOME") or "/nonexistent") / known.place
@@ -142,9 +156,9 @@ def _sign_in(known: Known, env: Mapping[str, str]) -> tuple[SignIn, str, tuple[s
     for name in known.files:
         try:
             if (folder / name).stat().st_size > 0:  # that it is there is all that is asked
-                return "found", f"{folder / name} is there", variables
+                return "found", phrase("%(file)s is there", file=str(folder / name)), variables
         except OSError:
             continue
     if variables:
-        return "found", f"{variables[0]} is set", variables
+        return "found", phrase("%(variable)s is set", variable=variables[0]), variables
     return "not seen", "", ()

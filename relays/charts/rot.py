@@ -8,6 +8,7 @@ from django.utils.translation import gettext as _
 from relays.charts.flat import axis, var
 from relays.core.rot import Bin, Curve
 from relays.reports.rot import Curves
+from relays.reports.sentences import told
 
 #: colour, Plotly's symbol, and the same shape as a path of 12 x 12: told apart by shape as well as by colour
 MARKS = (
@@ -42,7 +43,7 @@ def figure(data: Curves) -> go.Figure:
         },
         xaxis=axis(
             range=[0, 106], dtick=20, ticksuffix=" %", showgrid=False, ticks="outside", ticklen=3,
-            title={"text": "window full", "font": {"size": 11, "color": var("ink-2")}, "standoff": 6},
+            title={"text": _("window full"), "font": {"size": 11, "color": var("ink-2")}, "standoff": 6},
         ),
         yaxis=axis(range=[0, 100 * max([*tops, 0.01]) * 1.06], ticksuffix=" %", nticks=5, rangemode="tozero"),
         meta={"narrow": {"margin": {"l": 44, "r": 10, "t": 14, "b": 44}, "nticks": 5}},
@@ -53,8 +54,8 @@ def figure(data: Curves) -> go.Figure:
 def alternative(data: Curves) -> str:
     """The graph in words."""
     if not data.drawn:
-        return "Not yet: too few tool results to draw a rate."
-    parts = [f"{curve.model}: {curve.verdict.what}" for curve in data.drawn]
+        return _("Not yet: too few tool results to draw a rate.")
+    parts = [f"{curve.model}: {told(curve.verdict.said)}" for curve in data.drawn]
     return _("Tool-error rate against how full the window was.") + " " + "; ".join(parts) + "."
 
 
@@ -65,7 +66,9 @@ def legend(data: Curves) -> list[tuple[str, str, Curve]]:
 
 
 def _where(one: Bin) -> str:
-    return "over the window" if one.high is None else f"{100 * one.low:.0f} to {100 * one.high:.0f} % full"
+    if one.high is None:
+        return _("over the window")
+    return _("%(low).0f to %(high).0f %% full") % {"low": 100 * one.low, "high": 100 * one.high}
 
 
 def _lines(data: Curves) -> Iterator[go.Scatter]:
@@ -79,7 +82,7 @@ def _lines(data: Curves) -> Iterator[go.Scatter]:
             y.append(100 * one.rate)
             down.append(100 * (one.rate - one.interval[0]))
             up.append(100 * (one.interval[1] - one.rate))
-            text.append(f"{curve.model[:60]}, {_where(one)}<br>{one.text}")
+            text.append(f"{curve.model[:60]}, {_where(one)}<br>{told(one.said)}")
         yield go.Scatter(
             x=x, y=y, text=text, mode="lines+markers", name=curve.model[:60],
             line={"color": var(colour), "width": 1.6},

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from relays.core.pointers import Kind, Pointer, PointerError, parse_pointer
+from relays.core.sentences import phrase
 from relays.core.verdicts import Judgement, VerdictLine
 
 
@@ -80,9 +81,12 @@ def over_legs(legs: Sequence[Coverage]) -> VerdictLine:
         "legs_short": len(short),
     }
     if not proving:
-        why = "no leg that a successor took up has made anything durable" if legs else "nothing judged"
+        nothing = phrase("no leg that a successor took up has made anything durable")
+        why = nothing if legs else phrase("nothing judged")
         return VerdictLine("not yet", why, numbers)
     if short:
         left = whole.made - whole.reached
-        return VerdictLine("violated", f"{left} of {whole.made} durable things are not reached from a baton", numbers)
-    return VerdictLine("holds", f"all that was durably made is reached: {whole.made}, legs: {len(proving)}", numbers)
+        why = phrase("%(left)s of %(made)s durable things are not reached from a baton", left=left, made=whole.made)
+        return VerdictLine("violated", why, numbers)
+    why = phrase("all that was durably made is reached: %(made)s, legs: %(legs)s", made=whole.made, legs=len(proving))
+    return VerdictLine("holds", why, numbers)

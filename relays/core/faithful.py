@@ -5,16 +5,23 @@ within 20 calls after it, against the coverage of a rotation and the share re-re
 only; 'not yet' below 5 of either." rules.md: "`faithful` and `cheaper`: `cost.md`; they may say that the relay lost".
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from relays.core.verdicts import VerdictLine, difference, wilson
+from relays.core.sentences import Places, Sentence, phrase
+from relays.core.verdicts import Judgement, VerdictLine, difference, wilson
 
 #: calls after a cut in which reading counts as reading again
 SOON: Final = 20
 #: fewer cuts of either kind than this say nothing
 LEAST: Final = 5
+#: what each group of the figures is
+LABELS: Final = {
+    "compactions": "read again within 20 calls after compactions",
+    "rotations": "read again in a leg's first 20 calls",
+    "coverage": "of what a leg made, reached from its baton",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,31 +78,57 @@ def judge(compactions: Sequence[ReadAgain], rotations: Sequence[Rotation]) -> Ve
         "rotations": {"n": len(read), **_share(*after_rotations)},
         "coverage": {"n": len(judged), "made": made, "reached": reached, "share": reached / made if made else None},
     }
-    few = [
-        f"{count} of 5 {what}"
-        for count, what in (
-            (len(compacted), "compactions"),
-            (len(read), "rotations with what was read again"),
-            (len(judged), "rotations with their coverage"),
-        )
-        if count < LEAST
-    ]
-    if few:
-        return VerdictLine("not yet", ", ".join(few), numbers)
+    if min(len(compacted), len(read), len(judged)) < LEAST:
+        return VerdictLine("not yet", sentence("not yet", numbers), numbers)
     lost = made - reached
     again = difference(after_compactions[1], after_compactions[0], after_rotations[1], after_rotations[0])
     missed = difference(after_compactions[1], after_compactions[0], lost, made)
     numbers |= {"read_again_difference": list(again), "out_of_reach_difference": list(missed)}
-    said = (
-        f"read again: {_percent(*after_compactions)} after {len(compacted)} compactions, "
-        f"{_percent(*after_rotations)} after {len(read)} rotations; "
-        f"out of reach after rotations: {_percent(made, lost)}"
-    )
+    verdict: Judgement = "not yet"
     if again[0] > 0 or missed[0] > 0:
-        return VerdictLine("violated", f"the relay lost: {said}", numbers)
-    if again[1] < 0 and missed[1] < 0:
-        return VerdictLine("holds", said, numbers)
-    return VerdictLine("not yet", f"too close to tell: {said}", numbers)
+        verdict = "violated"
+    elif again[1] < 0 and missed[1] < 0:
+        verdict = "holds"
+    return VerdictLine(verdict, sentence(verdict, numbers), numbers)
+
+
+def sentence(verdict: str, numbers: Mapping[str, Any]) -> Sentence:
+    """What `judge` says of its own numbers, also where they were stored. LookupError, TypeError for others."""
+    compactions, rotations, coverage = numbers["compactions"], numbers["rotations"], numbers["coverage"]
+    few: list[Sentence] = []
+    if compactions["n"] < LEAST:
+        few.append(phrase("%(n)s of 5 compactions", n=compactions["n"]))
+    if rotations["n"] < LEAST:
+        few.append(phrase("%(n)s of 5 rotations with what was read again", n=rotations["n"]))
+    if coverage["n"] < LEAST:
+        few.append(phrase("%(n)s of 5 rotations with their coverage", n=coverage["n"]))
+    if few:
+        return _listed(few)
+    said = phrase(
+        "read again: %(compacted)s after %(compactions)s compactions, %(rotated)s after %(rotations)s rotations; "
+        "out of reach after rotations: %(lost)s",
+        compacted=_percent(compactions["resident"], compactions["again"]), compactions=compactions["n"],
+        rotated=_percent(rotations["resident"], rotations["again"]), rotations=rotations["n"],
+        lost=_percent(coverage["made"], coverage["made"] - coverage["reached"]),
+    )  # fmt: skip
+    if verdict == "violated":
+        return phrase("the relay lost: %(said)s", said=said)
+    return said if verdict == "holds" else phrase("too close to tell: %(said)s", said=said)
+
+
+def stored(kept: Mapping[str, Any]) -> Sentence | str:
+    """Of a stored {"verdict", "what", "numbers"}: the sentence where its numbers still say it, else `what` as it is."""
+    what = str(kept.get("what") or "")
+    try:
+        said = sentence(str(kept.get("verdict")), kept["numbers"])
+    except (LookupError, TypeError, ArithmeticError):
+        return what
+    return said if str(said) == what else what
+
+
+def _listed(sentences: Sequence[Sentence]) -> Sentence:
+    first, *more = sentences
+    return phrase("%(first)s, %(more)s", first=first, more=_listed(more)) if more else first
 
 
 def _counts(cuts: Sequence[ReadAgain]) -> tuple[int, int]:
@@ -112,5 +145,5 @@ def _share(resident: int, again: int) -> dict[str, object]:
     }
 
 
-def _percent(whole: int, part: int) -> str:
-    return f"{100 * part / whole:.1f} % of {whole}"
+def _percent(whole: int, part: int) -> Sentence:
+    return phrase("%(percent)s %% of %(n)s", percent=Places(100 * part / whole, 1), n=whole)

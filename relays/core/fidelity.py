@@ -7,6 +7,7 @@ Mission: "an operator can see, per relay: … baton fidelity". Judged at the suc
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from relays.core.sentences import phrase
 from relays.core.verdicts import Judgement, VerdictLine
 
 
@@ -74,9 +75,13 @@ def over_legs(scores: Sequence[Score]) -> VerdictLine:
     }
     if whole.verdict == "holds" and any(one.verdict != "holds" for one in scores):
         empty = sum(one.total == 0 for one in scores)
-        return VerdictLine("not yet", f"nothing judged in {empty} of {len(scores)} batons", numbers)
+        some = phrase("nothing judged in %(empty)s of %(n)s batons", empty=empty, n=len(scores))
+        return VerdictLine("not yet", some, numbers)
     if whole.verdict == "violated":
-        return VerdictLine("violated", f"{dangling} of {verified + dangling} judged pointers do not resolve", numbers)
+        lost = phrase("%(dangling)s of %(n)s judged pointers do not resolve", dangling=dangling, n=verified + dangling)
+        return VerdictLine("violated", lost, numbers)
     if whole.verdict == "not yet":
-        return VerdictLine("not yet", f"{unknown} pointers unknown" if unknown else "nothing judged", numbers)
-    return VerdictLine("holds", f"all pointers verified: {verified}, of batons: {len(scores)}", numbers)
+        open_ones = phrase("%(n)s pointers unknown", n=unknown) if unknown else phrase("nothing judged")
+        return VerdictLine("not yet", open_ones, numbers)
+    all_of = phrase("all pointers verified: %(verified)s, of batons: %(n)s", verified=verified, n=len(scores))
+    return VerdictLine("holds", all_of, numbers)

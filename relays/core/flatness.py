@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from relays.core.sentences import Places, phrase
 from relays.core.verdicts import Z95, VerdictLine
 
 #: fewer armed legs than this say nothing
@@ -87,19 +88,27 @@ def flat(peaks: Sequence[LegPeak]) -> VerdictLine:
         numbers |= {"over": [leg.number for leg in over], "worst_leg": worst.number}
         return VerdictLine(
             "violated",
-            f"leg {worst.number} peaked at {worst.peak} tokens, over its ceiling of {worst.ceiling} "
-            f"by more than its largest tool result ({worst.largest_result})",
+            phrase(
+                "leg %(leg)s peaked at %(peak)s tokens, over its ceiling of %(ceiling)s "
+                "by more than its largest tool result (%(largest)s)",
+                leg=str(worst.number), peak=worst.peak, ceiling=worst.ceiling, largest=worst.largest_result,
+            ),
             numbers,
-        )
+        )  # fmt: skip
     if len(armed) < ARMED_LEGS:
-        return VerdictLine("not yet", f"armed legs: {len(armed)}, {ARMED_LEGS} are needed", numbers)
+        few = phrase("armed legs: %(n)s, %(least)s are needed", n=len(armed), least=ARMED_LEGS)
+        return VerdictLine("not yet", few, numbers)
     slope = theil_sen(_thinned([(float(leg.number), leg.peak / leg.window) for leg in armed]))
     numbers["slope_per_10_legs"] = slope.value * 10
     numbers["low_per_10_legs"] = None if slope.low is None else slope.low * 10
-    shown = f"{slope.value * 1000:.2f} % of the window per 10 legs over {len(armed)} armed legs"
+    shown = phrase(
+        "%(slope)s %% of the window per 10 legs over %(n)s armed legs",
+        slope=Places(slope.value * 1000, 2),
+        n=len(armed),
+    )
     if slope.low is not None and slope.low * 10 > LIMIT:
-        return VerdictLine("violated", f"peaks rise by {shown}, surely more than 1 %", numbers)
-    return VerdictLine("holds", f"slope {shown}", numbers)
+        return VerdictLine("violated", phrase("peaks rise by %(slope)s, surely more than 1 %%", slope=shown), numbers)
+    return VerdictLine("holds", phrase("slope %(slope)s", slope=shown), numbers)
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from relays.core.sentences import Places, Sentence, phrase
 from relays.core.verdicts import VerdictLine, difference, wilson
 
 TWENTIETHS: Final = 20  # bin 20 = the window was over-full
@@ -42,12 +43,12 @@ class Bin:
         return None if self.twentieth >= TWENTIETHS else (self.twentieth + 1) / TWENTIETHS
 
     @property
-    def text(self) -> str:
+    def said(self) -> Sentence:
         """`3.1 % of 420 (1.8–5.2 %)`, or `not yet: n = 12`."""
         if self.rate is None or self.interval is None:
-            return f"not yet: n = {self.n}"
-        low, high = self.interval
-        return f"{self.rate:.1%} of {self.n} ({low * 100:.1f}–{high:.1%})".replace("%", " %")
+            return phrase("not yet: n = %(n)s", n=self.n)
+        rate, low, high = (Places(100 * part, 1) for part in (self.rate, *self.interval))
+        return phrase("%(rate)s %% of %(n)s (%(low)s–%(high)s %%)", rate=rate, n=self.n, low=low, high=high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,8 @@ def _verdict(bins: Sequence[Bin], total: int) -> VerdictLine:
     """
     numbers: dict[str, object] = {"n": total}
     if total < LEAST_IN_ALL:
-        return VerdictLine("not yet", f"{total} tool results, {LEAST_IN_ALL} are needed", numbers)
+        few = phrase("%(n)s tool results, %(least)s are needed", n=total, least=LEAST_IN_ALL)
+        return VerdictLine("not yet", few, numbers)
     below = [0]
     for one in bins:
         below.append(below[-1] + one.n)
@@ -90,16 +92,21 @@ def _verdict(bins: Sequence[Bin], total: int) -> VerdictLine:
     n_low, n_high = below[edge], total - below[edge]
     numbers |= {"emptier_n": n_low, "fuller_n": n_high}
     if min(n_low, n_high) < LEAST_IN_BIN:
-        return VerdictLine("not yet", "the window was nearly always equally full", numbers)
+        return VerdictLine("not yet", phrase("the window was nearly always equally full"), numbers)
     low = sum(one.errors for one in bins[:edge])
     high = sum(one.errors for one in bins[edge:])
     least, most = difference(low, n_low, high, n_high)
     part = bins[edge].low
     numbers |= {"emptier": low / n_low, "fuller": high / n_high, "difference": [least, most], "parted_at": part}
-    rates = f"{low}/{n_low} below {part:.0%} full, {high}/{n_high} above".replace("%", " %")
+    rates = phrase(
+        "%(below)s/%(below_n)s below %(percent)s %% full, %(above)s/%(above_n)s above",
+        below=low, below_n=n_low, percent=Places(100 * part, 0), above=high, above_n=n_high,
+    )  # fmt: skip
     if least > 0:
-        return VerdictLine("violated", f"fuller windows fail more tool calls beyond chance: {rates}", numbers)
-    return VerdictLine("holds", f"fuller windows are not worse beyond chance: {rates}", numbers)
+        return VerdictLine(
+            "violated", phrase("fuller windows fail more tool calls beyond chance: %(rates)s", rates=rates), numbers
+        )
+    return VerdictLine("holds", phrase("fuller windows are not worse beyond chance: %(rates)s", rates=rates), numbers)
 
 
 def curves(rows: Iterable[tuple[str, int, int, int]]) -> list[Curve]:

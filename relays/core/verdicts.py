@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from relays.core.sentences import Sentence, phrase
+
 Judgement = Literal["holds", "violated", "not yet"]
 
 #: below these, an error rate says nothing
@@ -21,11 +23,19 @@ Z95 = 1.959963984540054
 
 @dataclass(frozen=True, slots=True)
 class VerdictLine:
-    """One verdict: the word, one line that says why, and the figures it rests on (JSON-able)."""
+    """One verdict: the word, one line that says why, and the figures it rests on (JSON-able).
+
+    A `said` that is text comes from a record, which is told as it was recorded.
+    """
 
     verdict: Judgement
-    what: str
+    said: Sentence | str
     numbers: dict[str, object] = field(default_factory=dict)
+
+    @property
+    def what(self) -> str:
+        """The line in English, for programs."""
+        return str(self.said)
 
 
 def attribution(
@@ -45,13 +55,17 @@ def attribution(
         "foreign_count": max(foreign_count, len(set(foreign))),
     }
     if not legs:
-        return VerdictLine("not yet", "no leg has ended", numbers)
+        return VerdictLine("not yet", phrase("no leg has ended"), numbers)
     if shared:
         sha, where = min(shared.items())
         listed = ", ".join(map(str, sorted(set(where))))
-        return VerdictLine("violated", f"{len(shared)} commits in two legs: {sha[:12]} in legs {listed}", numbers)
-    others = f"; by others: {numbers['foreign_count']}" if numbers["foreign_count"] else ""
-    return VerdictLine("holds", f"each of {commits} commits belongs to one leg{others}", numbers)
+        twice = phrase("%(n)s commits in two legs: %(sha)s in legs %(legs)s", n=len(shared), sha=sha[:12], legs=listed)
+        return VerdictLine("violated", twice, numbers)
+    if others := max(foreign_count, len(set(foreign))):
+        told = phrase("each of %(n)s commits belongs to one leg; by others: %(others)s", n=commits, others=others)
+    else:
+        told = phrase("each of %(n)s commits belongs to one leg", n=commits)
+    return VerdictLine("holds", told, numbers)
 
 
 def objective_line(digests: Sequence[str], changed_at: Collection[int] = ()) -> VerdictLine:
@@ -65,12 +79,13 @@ def objective_line(digests: Sequence[str], changed_at: Collection[int] = ()) -> 
         "decisions": len(set(changed_at)),
     }
     if not digests:
-        return VerdictLine("not yet", "no baton", numbers)
+        return VerdictLine("not yet", phrase("no baton"), numbers)
     for position in range(1, len(digests)):
         if digests[position] != digests[position - 1] and position not in changed_at:
             numbers["first_change"] = position
-            return VerdictLine("violated", f"the digest changed at baton {position} without a decision", numbers)
-    return VerdictLine("holds", f"one digest between decisions; batons: {len(digests)}", numbers)
+            told = phrase("the digest changed at baton %(number)s without a decision", number=str(position))
+            return VerdictLine("violated", told, numbers)
+    return VerdictLine("holds", phrase("one digest between decisions; batons: %(n)s", n=len(digests)), numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +114,25 @@ def rot(legs: Sequence[LegErrors]) -> VerdictLine:
     window, said = _by_fullness(worked)
     numbers["fullness"] = window
     if len(worked) < ROT_LEGS or calls < ROT_CALLS:
-        return VerdictLine("not yet", f"tool calls: {calls}, legs: {len(worked)}", numbers)
+        few = phrase("tool calls: %(calls)s, legs: %(legs)s", calls=calls, legs=len(worked))
+        return VerdictLine("not yet", few, numbers)
     half = (len(worked) + 1) // 2
     early, late = _sums(worked[:half]), _sums(worked[half:])
     low, high = difference(early[1], early[0], late[1], late[0])
     numbers |= {"early": _rate(*early), "late": _rate(*late), "difference": [low, high]}
-    rates = f"{early[1]}/{early[0]} early, {late[1]}/{late[0]} late; {said}"
+    rates = phrase(
+        "%(early)s/%(early_n)s early, %(late)s/%(late_n)s late; %(fullness)s",
+        early=early[1], early_n=early[0], late=late[1], late_n=late[0], fullness=said,
+    )  # fmt: skip
     if low > 0:
-        return VerdictLine("violated", f"later legs fail more tool calls beyond chance: {rates}", numbers)
+        return VerdictLine(
+            "violated", phrase("later legs fail more tool calls beyond chance: %(rates)s", rates=rates), numbers
+        )
     if window["verdict"] == "violated":
-        return VerdictLine("violated", f"fuller windows fail more tool calls beyond chance: {rates}", numbers)
-    return VerdictLine("holds", f"later legs are not worse beyond chance: {rates}", numbers)
+        return VerdictLine(
+            "violated", phrase("fuller windows fail more tool calls beyond chance: %(rates)s", rates=rates), numbers
+        )
+    return VerdictLine("holds", phrase("later legs are not worse beyond chance: %(rates)s", rates=rates), numbers)
 
 
 def _sums(legs: Sequence[LegErrors]) -> tuple[int, int]:
@@ -122,7 +145,7 @@ def _rate(calls: int, errors: int) -> dict[str, object]:
     return {"calls": calls, "errors": errors, "rate": errors / calls}
 
 
-def _by_fullness(legs: Sequence[LegErrors]) -> tuple[dict[str, object], str]:
+def _by_fullness(legs: Sequence[LegErrors]) -> tuple[dict[str, object], Sentence]:
     """The comparison over how full the window was, as numbers with its own verdict, and in words."""
     tenths = [[0, 0] for _ in range(10)]
     for leg in legs:
@@ -132,13 +155,13 @@ def _by_fullness(legs: Sequence[LegErrors]) -> tuple[dict[str, object], str]:
     calls = sum(tenth[0] for tenth in tenths)
     numbers: dict[str, object] = {"verdict": "not yet", "calls": calls, "tenths": tenths}
     if calls < ROT_CALLS:
-        return numbers, f"by fullness not yet: {calls} tool calls"
+        return numbers, phrase("by fullness not yet: %(n)s tool calls", n=calls)
     # the edge between two tenths that comes nearest to halving the calls
     below = [sum(tenth[0] for tenth in tenths[:edge]) for edge in range(11)]
     edge = min((edge for edge in range(1, 10)), key=lambda edge: (abs(2 * below[edge] - calls), edge))
     emptier, fuller = below[edge], calls - below[edge]
     if not emptier or not fuller:
-        return numbers, "by fullness not yet: all tool calls came in one tenth of the window"
+        return numbers, phrase("by fullness not yet: all tool calls came in one tenth of the window")
     failed = sum(tenth[1] for tenth in tenths[:edge]), sum(tenth[1] for tenth in tenths[edge:])
     low, high = difference(failed[0], emptier, failed[1], fuller)
     numbers |= {
@@ -148,7 +171,10 @@ def _by_fullness(legs: Sequence[LegErrors]) -> tuple[dict[str, object], str]:
         "fuller": _rate(fuller, failed[1]),
         "difference": [low, high],
     }
-    return numbers, f"{failed[0]}/{emptier} below {edge}0 % full, {failed[1]}/{fuller} above"
+    return numbers, phrase(
+        "%(below)s/%(below_n)s below %(percent)s %% full, %(above)s/%(above_n)s above",
+        below=failed[0], below_n=emptier, percent=10 * edge, above=failed[1], above_n=fuller,
+    )  # fmt: skip
 
 
 def wilson(errors: int, calls: int) -> tuple[float, float]:

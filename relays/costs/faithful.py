@@ -107,12 +107,7 @@ def of_session(session: Session) -> dict[str, Any]:
 
 
 def as_json(line: VerdictLine) -> dict[str, Any]:
-    labels = {
-        "compactions": "read again within 20 calls after compactions",
-        "rotations": "read again in a leg's first 20 calls",
-        "coverage": "of what a leg made, reached from its baton",
-    }
-    rows = [[label, _of(line, name, "share"), _of(line, name, "n") or 0] for name, label in labels.items()]
+    rows = [[label, _of(line, name, "share"), _of(line, name, "n") or 0] for name, label in faithful.LABELS.items()]
     return {"verdict": line.verdict, "what": line.what, "rows": rows, "numbers": line.numbers}
 
 

@@ -5,14 +5,18 @@ Issue: "the start form offers what is there". No process is run and no database 
 
 from dataclasses import dataclass
 
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
+
 from relays.agents import readiness, registry
 from relays.agents.readiness import SignIn
+from relays.reports.sentences import told
 
 #: in the order in which they are offered; the programs first
 ORDER = ("claude-code", "codex", "gemini", "opencode", "command", "scripted")
 NOTES = {
-    "command": "any program that speaks relay.event.v1",
-    "scripted": "the built-in worker: real commits, scripted usage, no model",
+    "command": gettext_noop("any program that speaks relay.event.v1"),
+    "scripted": gettext_noop("the built-in worker: real commits, scripted usage, no model"),
 }
 
 
@@ -39,9 +43,9 @@ def offered() -> tuple[Offered, ...]:
 
 def _one(name: str) -> Offered:
     if name not in readiness.KNOWN:
-        return Offered(name, "", "", "", True, "", NOTES.get(name, ""), "")
+        return Offered(name, "", "", "", True, "", told(NOTES.get(name, "")), "")
     found = readiness.look(name)
-    note = found.needs or (found.seen if found.sign_in == "found" else "no sign-in is in sight")
+    note = found.needs or (found.seen if found.sign_in == "found" else _("no sign-in is in sight"))
     return Offered(
-        name, found.package, found.program, found.version, not found.needs, found.sign_in, note, found.fix
+        name, found.package, found.program, found.version, not found.needs, found.sign_in, told(note), told(found.fix)
     )  # fmt: skip

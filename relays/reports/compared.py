@@ -11,6 +11,8 @@ from decimal import Decimal
 
 from django.utils.translation import gettext as _
 
+from relays.core import faithful as faithful_rule
+from relays.core.sentences import Sentence
 from relays.models import Comparison, Session
 from relays.reports.stored_json import amount, count, mapping, numbers, pair, rows, share
 
@@ -157,7 +159,7 @@ class Faithful:
     """`rows`: (what, share 0…1 or None, of how many). Verdict holds, violated or not yet; OBSERVED only."""
 
     verdict: str
-    what: str
+    said: Sentence | str
     rows: tuple[tuple[str, float | None, int], ...]
 
 
@@ -369,7 +371,7 @@ def faithful(stored: Mapping[str, object]) -> Faithful:
     found = [one for one in told if isinstance(one, list | tuple) and len(one) == 3] if isinstance(told, list) else []
     return Faithful(
         verdict=str(stored.get("verdict") or NOT_YET),
-        what=str(stored.get("what") or ""),
+        said=faithful_rule.stored(stored),
         rows=tuple((str(words), share(part), count(n) or 0) for words, part, n in found),
     )
 

@@ -42,6 +42,8 @@ from relays.models import (
     SessionAnomaly,
 )
 from relays.reports import notifications
+from relays.reports.figures import places
+from relays.reports.sentences import told
 from relaysite.celery import app
 
 #: absent: it is not there, and only who wants it needs it
@@ -103,29 +105,32 @@ def as_mapping(findings: tuple[Finding, ...]) -> dict[str, object]:
 def python() -> Iterator[Finding]:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info[:2] < PYTHON_LEAST:
-        yield Finding("python", "failed", version, "install Python 3.11 or newer and run `make run` again")
+        yield Finding("python", "failed", version, _("install Python 3.11 or newer and run `make run` again"))
     else:
         yield Finding("python", "ok", version)
 
 
 def git() -> Iterator[Finding]:
     version = git_version()
-    least = ".".join(map(str, GIT_LEAST))
+    fix = _("install git %(least)s or newer") % {"least": ".".join(map(str, GIT_LEAST))}
     if version is None:
-        yield Finding("git", "failed", "git was not found, or does not run", f"install git {least} or newer")
+        yield Finding("git", "failed", _("git was not found, or does not run"), fix)
     elif version < GIT_LEAST:
-        yield Finding("git", "failed", ".".join(map(str, version)), f"install git {least} or newer")
+        yield Finding("git", "failed", ".".join(map(str, version)), fix)
     else:
         yield Finding("git", "ok", ".".join(map(str, version)))
 
 
 def var() -> Iterator[Finding]:
     folder = Path(settings.RELAY_VAR)
+    named = {"folder": folder}
     if not os.access(folder, os.W_OK | os.X_OK):
-        yield Finding("var", "failed", f"{folder} cannot be written", "make it writable, or set RELAY_VAR")
+        yield Finding(
+            "var", "failed", _("%(folder)s cannot be written") % named, _("make it writable, or set RELAY_VAR")
+        )
     elif folder.stat().st_mode & 0o077:
-        fix = f"chmod 700 {folder}: batons, streams of agents and the database are nobody else's"
-        yield Finding("var", "warning", f"{folder} is open to other users of this machine", fix)
+        fix = _("chmod 700 %(folder)s: batons, streams of agents and the database are nobody else's") % named
+        yield Finding("var", "warning", _("%(folder)s is open to other users of this machine") % named, fix)
     else:
         yield Finding("var", "ok", str(folder))
 
@@ -135,11 +140,11 @@ def database() -> Iterator[Finding]:
         executor = MigrationExecutor(connection)
         behind = len(executor.migration_plan(executor.loader.graph.leaf_nodes()))
     except DatabaseError as error:
-        yield Finding("database", "failed", _first_line(error), "start the database, or correct DATABASE_URL")
+        yield Finding("database", "failed", _first_line(error), _("start the database, or correct DATABASE_URL"))
         return
     if behind:
-        detail = f"{connection.vendor}: {behind} migrations are not applied"
-        yield Finding("database", "failed", detail, "run `python manage.py migrate`")
+        detail = _("%(database)s: %(n)d migrations are not applied") % {"database": connection.vendor, "n": behind}
+        yield Finding("database", "failed", detail, _("run `python manage.py migrate`"))
     else:
         yield Finding("database", "ok", connection.vendor)
 
@@ -149,15 +154,17 @@ def sqlite_wal() -> Iterator[Finding]:
         return
     path = Path(str(connection.settings_dict["NAME"]))
     if found := network_file_system(path):
-        fix = "set RELAY_VAR or DATABASE_URL to a local disk, or use PostgreSQL"
-        yield Finding("sqlite", "failed", f"{path} lies on {found}, where SQLite loses data", fix)
+        fix = _("set RELAY_VAR or DATABASE_URL to a local disk, or use PostgreSQL")
+        detail = _("%(path)s lies on %(kind)s, where SQLite loses data") % {"path": path, "kind": found}
+        yield Finding("sqlite", "failed", detail, fix)
         return
     with connection.cursor() as cursor:
         mode = cursor.execute("PRAGMA journal_mode").fetchone()[0]
     if mode == "wal":
         yield Finding("sqlite", "ok", "WAL")
     else:
-        yield Finding("sqlite", "failed", f"journal mode {mode}, not WAL", "move the file to a local disk")
+        detail = _("journal mode %(mode)s, not WAL") % {"mode": mode}
+        yield Finding("sqlite", "failed", detail, _("move the file to a local disk"))
 
 
 def broker() -> Iterator[Finding]:
@@ -172,7 +179,7 @@ def broker() -> Iterator[Finding]:
                 max_retries=1, timeout=BROKER_SECONDS, interval_start=0.1, reraise_as_library_errors=True
             )
         except (BrokerError, OSError) as error:
-            yield Finding("broker", "failed", f"{name}: {_first_line(error)}", "start it, or correct BROKER_URL")
+            yield Finding("broker", "failed", f"{name}: {_first_line(error)}", _("start it, or correct BROKER_URL"))
         else:
             waiting = _waiting(link)
             yield _queue(name, waiting) if waiting is not None else Finding("broker", "ok", name)
@@ -180,7 +187,7 @@ def broker() -> Iterator[Finding]:
 
 def _embedded_broker(path: Path) -> Finding:
     if not path.exists():
-        return Finding("broker", "ok", "embedded, not used yet")
+        return Finding("broker", "ok", _("embedded, not used yet"))
     try:
         link = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=BROKER_SECONDS)
         try:
@@ -188,8 +195,8 @@ def _embedded_broker(path: Path) -> Finding:
         finally:
             link.close()
     except sqlite3.Error as error:
-        return Finding("broker", "failed", f"{path}: {error}", "stop everything, delete the file, start again")
-    return _queue("embedded", waiting)
+        return Finding("broker", "failed", f"{path}: {error}", _("stop everything, delete the file, start again"))
+    return _queue(_("embedded"), waiting)
 
 
 def _queue(name: str, waiting: int) -> Finding:
@@ -214,14 +221,15 @@ def _waiting(link: Any) -> int | None:
 def background() -> Iterator[Finding]:
     """Worker and beat by their heartbeats; the worker's is written when beat's `reconcile` reaches it."""
     now = timezone.now()
-    fix = "start it with `make run` (or `celery -A relaysite worker -Q drive`, `celery -A relaysite beat`)"
+    fix = _("start it with `make run` (or `celery -A relaysite worker -Q drive`, `celery -A relaysite beat`)")
     for kind in ("worker", "beat"):
         newest = Heartbeat.objects.filter(name__startswith=f"{kind}:").order_by("-at").first()
         if newest is None:
-            yield Finding(kind, "warning", "never heard of", fix)
+            yield Finding(kind, "warning", _("never heard of"), fix)
         elif now - newest.at > HEARTBEAT_FRESH:
             seconds = int((now - newest.at).total_seconds())
-            yield Finding(kind, "warning", f"{newest.name.partition(':')[2]}: silent for {seconds} s", fix)
+            detail = _("%(name)s: silent for %(n)d s") % {"name": newest.name.partition(":")[2], "n": seconds}
+            yield Finding(kind, "warning", detail, fix)
         else:
             yield Finding(kind, "ok", newest.name.partition(":")[2])
 
@@ -391,7 +399,7 @@ def size() -> Iterator[Finding]:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_database_size(current_database())")
             taken = int(cursor.fetchone()[0])
-    detail = f"{taken / 1024**2:,.1f} MiB"
+    detail = f"{places(taken / 1024**2, 1)} MiB"
     if connection.vendor == "sqlite" and taken > SQLITE_WARNING:
         yield Finding("size", "warning", detail, _("move to PostgreSQL (DATABASE_URL), or keep records for less long"))
     else:
@@ -400,8 +408,8 @@ def size() -> Iterator[Finding]:
 
 def disk() -> Iterator[Finding]:
     free = shutil.disk_usage(settings.RELAY_VAR).free
-    detail = f"{free / 1024**3:.1f} GiB free"
-    fix = f"free space on the disk of {settings.RELAY_VAR}"
+    detail = _("%(n)s GiB free") % {"n": places(free / 1024**3, 1)}
+    fix = _("free space on the disk of %(folder)s") % {"folder": settings.RELAY_VAR}
     state: State = "failed" if free < DISK_FAILED else "warning" if free < DISK_WARNING else "ok"
     yield Finding("disk", state, detail, "" if state == "ok" else fix)
 
@@ -416,9 +424,9 @@ def clock() -> Iterator[Finding]:
             cursor.execute("SELECT clock_timestamp()")
             there = cursor.fetchone()[0]
     apart = abs(there - before)
-    detail = f"{apart.total_seconds():.1f} s apart from the database's"
+    detail = _("%(n)s s apart from the database's") % {"n": places(apart.total_seconds(), 1)}
     if apart > CLOCK_APART:
-        yield Finding("clock", "failed", detail, "set both clocks by NTP: leases and caps compare their times")
+        yield Finding("clock", "failed", detail, _("set both clocks by NTP: leases and caps compare their times"))
     else:
         yield Finding("clock", "ok", detail)
 
@@ -428,7 +436,9 @@ def containment() -> Iterator[Finding]:
     if kind in (process.Containment.NAMESPACE, process.Containment.USER_NAMESPACE):
         yield Finding("containment", "ok", str(kind))
     else:
-        fix = "allow unprivileged user namespaces, or run as root; until then a process that hides may be left behind"
+        fix = _(
+            "allow unprivileged user namespaces, or run as root; until then a process that hides may be left behind"
+        )
         yield Finding("containment", "warning", str(kind), fix)
 
 
@@ -437,17 +447,18 @@ def agents() -> Iterator[Finding]:
     for one in readiness.everyone():
         name = f"agent {one.name}"
         if not one.program:
-            yield Finding(name, "absent", one.needs, one.fix)
+            yield Finding(name, "absent", told(one.needs), told(one.fix))
             continue
-        version = one.version or "version unknown"
-        told = version if version == one.measured else f"{version} (measured with {one.measured})"
-        where = f"{told}, {one.program}"
+        version = one.version or _("version unknown")
+        if version != one.measured:
+            version = _("%(version)s (measured with %(measured)s)") % {"version": version, "measured": one.measured}
+        where, fix = f"{version}, {one.program}", told(one.fix)
         if one.needs:
-            yield Finding(name, "warning", f"{where}: {one.needs}", one.fix)
+            yield Finding(name, "warning", f"{where}: {told(one.needs)}", fix)
         elif one.sign_in == "not seen":
-            yield Finding(name, "warning", f"{where}: no sign-in is in sight", one.fix)
+            yield Finding(name, "warning", f"{where}: {_('no sign-in is in sight')}", fix)
         else:
-            yield Finding(name, "ok", "; ".join(filter(None, (f"{where}: {one.seen}", one.fix))))
+            yield Finding(name, "ok", "; ".join(filter(None, (f"{where}: {told(one.seen)}", fix))))
 
 
 def worktrees() -> Iterator[Finding]:
@@ -457,10 +468,10 @@ def worktrees() -> Iterator[Finding]:
     living = set(Relay.objects.exclude(status__in=FINAL_STATUSES).values_list("pk", flat=True))
     orphans = [name for name in there if name not in living]
     if orphans:
-        fix = "`relay clean` removes each whose work lies on a branch; `relay clean --dry-run` says which"
-        yield Finding("worktrees", "warning", f"{len(orphans)} of relays that have ended", fix)
+        fix = _("`relay clean` removes each whose work lies on a branch; `relay clean --dry-run` says which")
+        yield Finding("worktrees", "warning", _("%(n)d of relays that have ended") % {"n": len(orphans)}, fix)
     else:
-        yield Finding("worktrees", "ok", f"{len(there)} in use")
+        yield Finding("worktrees", "ok", _("%(n)d in use") % {"n": len(there)})
 
 
 def _first_line(error: Exception) -> str:

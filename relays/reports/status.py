@@ -12,9 +12,10 @@ from typing import Any
 
 from django.db.models import Count, OuterRef, Q, Subquery
 
-from relays.core import budget, coverage, fidelity, flatness, policy, readout, reset, verdicts
+from relays.core import budget, coverage, faithful, fidelity, flatness, policy, readout, reset, verdicts
 from relays.core.baton import read
 from relays.core.objective import Reconciliation, reconcile
+from relays.core.sentences import phrase
 from relays.core.usage import Buckets, Warmth, warmth
 from relays.core.verdicts import Judgement, VerdictLine
 from relays.models import (
@@ -39,7 +40,7 @@ from relays.reports.legs import Held, holds_by_leg
 from relays.reports.relay import warned
 
 CURRENCY = "USD"
-NOT_COMPARED = VerdictLine("not yet", "its cost was not compared yet", {})
+NOT_COMPARED = VerdictLine("not yet", phrase("its cost was not compared yet"), {})
 #: what a comparison says of a relay -> its verdict `cheaper`: the relay may have lost
 CHEAPER: Mapping[str, Judgement] = {"cheaper": "holds", "dearer": "violated"}
 JUDGED: Mapping[object, Judgement] = {"holds": "holds", "violated": "violated"}
@@ -119,7 +120,7 @@ def _compared(relay: Relay) -> dict[str, VerdictLine]:
     return {
         "faithful": VerdictLine(
             JUDGED.get(kept.get("verdict"), "not yet"),
-            str(kept.get("what") or "nothing was measured yet"),
+            faithful.stored(kept) or phrase("nothing was measured yet"),
             numbers if isinstance(numbers, dict) else {},
         ),
         "cheaper": VerdictLine(

@@ -19,8 +19,10 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
+from relays.core.sentences import Sentence
 from relays.core.vocabulary import token
 from relays.core.words import find
+from relays.reports import sentences
 from relays.reports.figures import MINUS, places, whole
 
 register = template.Library()
@@ -41,6 +43,12 @@ VERDICTS: dict[str, tuple[str, str]] = {
 
 
 # ---- text ----------------------------------------------------------------
+
+
+@register.filter
+def told(said: Sentence | str) -> str:
+    """A sentence of the rules in the reader's language; text of a record as it was recorded."""
+    return sentences.told(said)
 
 
 @register.filter

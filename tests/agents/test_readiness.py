@@ -32,7 +32,7 @@ def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 def test_a_program_that_is_not_there_says_how_it_comes_there(env: dict[str, str]) -> None:
     for one in readiness.everyone(env):
         assert one.program == one.version == "" and one.needs
-        assert f"npm install {one.package}@{one.measured}" in one.fix
+        assert f"npm install {one.package}@{one.measured}" in str(one.fix)
 
 
 def test_version_and_sign_in_are_told_by_what_lies_there(env: dict[str, str], tmp_path: Path) -> None:
@@ -51,13 +51,13 @@ def test_version_and_sign_in_are_told_by_what_lies_there(env: dict[str, str], tm
 def test_a_key_is_named_by_its_variable_and_what_a_start_needs_is_said(env: dict[str, str], tmp_path: Path) -> None:
     program(tmp_path / "agents", "@anthropic-ai/claude-code-linux-x64/claude")
     found = readiness.look("claude-code", {**env, "ANTHROPIC_API_KEY": KEY})
-    assert found.sign_in == "found" and "--agent-arg env=ANTHROPIC_API_KEY" in found.fix
+    assert found.sign_in == "found" and "--agent-arg env=ANTHROPIC_API_KEY" in str(found.fix)
     assert KEY not in repr(found)
 
 
 def test_gemini_needs_node(env: dict[str, str], tmp_path: Path) -> None:
     program(tmp_path / "agents", "@google/gemini-cli/bundle/gemini.js")
-    assert "node" in readiness.look("gemini", env).needs
+    assert "node" in str(readiness.look("gemini", env).needs)
     node = tmp_path / "bin" / "node"
     node.write_text("", encoding="utf-8")
     node.chmod(0o755)

@@ -18,14 +18,14 @@ def test_a_bin_has_its_rate_n_and_interval() -> None:
     one = rot.curve("m", {4: (100, 5)}).bins[0]
     assert one.interval is not None and one.rate == 0.05
     assert isclose(one.interval[0], 0.0215, abs_tol=5e-5) and isclose(one.interval[1], 0.1118, abs_tol=5e-5)
-    assert (one.low, one.high, one.text) == (0.2, 0.25, "5.0 % of 100 (2.2–11.2 %)")
+    assert (one.low, one.high, str(one.said)) == (0.2, 0.25, "5.0 % of 100 (2.2–11.2 %)")
     over = rot.curve("m", {20: (100, 5)}).bins[0]
     assert (over.low, over.high) == (1.0, None)
 
 
 def test_below_thirty_results_a_bin_says_not_yet() -> None:
     thin, enough = rot.curve("m", {1: (29, 29), 2: (30, 0)}).bins
-    assert (thin.rate, thin.interval, thin.text) == (None, None, "not yet: n = 29")
+    assert (thin.rate, thin.interval, str(thin.said)) == (None, None, "not yet: n = 29")
     assert enough.rate == 0 and enough.interval is not None and enough.interval[1] > 0.1
 
 

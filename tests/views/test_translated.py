@@ -14,12 +14,21 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.core.management import call_command
+from django.db import connection
 from django.test import Client
 from django.utils import translation
 from django.utils.translation import trans_real
 
+from relays.agents import readiness
+from relays.agents.contained import Containment
+from relays.core.coverage import Coverage, over_legs
+from relays.core.faithful import ReadAgain, judge, stored
+from relays.core.verdicts import LegErrors, rot
 from relays.core.vocabulary import Category
+from relays.costs.faithful import as_json
+from relays.reports.sentences import told
 from tests.whole_house import World, build, patterns
 
 pytestmark = [
@@ -34,7 +43,9 @@ DATA = {"mono", "sha", "json", "diff", "secret", "tok", "who", "brand", "data", 
 TAGS = {"code", "pre", "kbd", "script", "style", "time"}
 TOLD = ("aria-label", "title", "placeholder", "alt", "data-l")
 #: signs and units that are the same everywhere
-SIGNS = re.compile(r"\b([0-9a-f]{12,}|min|UTC|CSV|API|OpenAPI|SHA|MB|KB|bytes?|Relaysite|relaysite|Enter|Esc)\b")
+SIGNS = re.compile(
+    r"\b([0-9a-f]{12,}|min|UTC|CSV|API|OpenAPI|SHA|MB|KB|MiB|GiB|WAL|bytes?|Relaysite|relaysite|Enter|Esc)\b"
+)
 WORD = re.compile(r"[^\W\d_]{2,}")
 
 
@@ -86,8 +97,6 @@ class Texts(HTMLParser):
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The collected texts as a language of their own."""
-    from django.conf import settings
-
     folder = tmp_path_factory.mktemp("locale")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settings, "LOCALE_PATHS", [folder])
@@ -197,8 +206,11 @@ def known(world: World) -> list[str]:
         "Close the next issue.",
         "127.0.0.1",
     }
-    #: a line of the rules, which know no language
-    found |= {"60 tool results, 100 are needed", "preamble, objective_pin, baton"}
+    #: what the health page finds of this machine
+    found |= {str(settings.RELAY_VAR), connection.vendor, *map(str, Containment)}
+    found |= {one.program for one in readiness.everyone()}
+    #: names of parts of the window
+    found |= {"preamble, objective_pin, baton"}
     found |= {f"Close issue {n}" for n in range(1, 9)}
     return sorted((one for one in found if len(one) > 1), key=len, reverse=True)
 
@@ -208,3 +220,30 @@ def test_the_language_is_the_catalogs(catalog: Path) -> None:
         assert translation.gettext("Sign in") == "⟦Sign in⟧"
         assert translation.ngettext("%(number)s rotation", "%(number)s rotations", 2) == "⟦%(number)s rotations⟧"
         assert translation.gettext("a soft mark was crossed") == "⟦a soft mark was crossed⟧", "of the rules' own table"
+
+
+def test_a_sentence_of_the_rules_is_told_in_the_language_and_stays_english_for_programs(catalog: Path) -> None:
+    found = rot([LegErrors(number, 400, 4, {1: (200, 2), 6: (200, 2)}) for number in range(4)])
+    english = "later legs are not worse beyond chance: 8/800 early, 8/800 late; 8/800 below 20 % full, 8/800 above"
+    with translation.override(MADE_UP):
+        assert found.what == english, "programs read one language"
+        assert told(found.said) == (
+            "⟦later legs are not worse beyond chance: ⟦8/800 early, 8/800 late; ⟦8/800 below 20 % full, 8/800 above⟧⟧⟧"
+        )
+        assert told(over_legs([Coverage(12345, 12345)]).said) == (
+            "⟦all that was durably made is reached: 12.345, legs: 1⟧"
+        )
+        assert told("as an agent wrote it") == "as an agent wrote it"
+    assert told(found.said) == english
+
+
+def test_a_stored_line_is_told_in_the_language_only_where_its_numbers_still_say_it(catalog: Path) -> None:
+    kept = as_json(judge([ReadAgain(9, 9)] * 2, []))
+    said = (
+        "⟦⟦2 of 5 compactions⟧, ⟦⟦0 of 5 rotations with what was read again⟧, ⟦0 of 5 rotations with their coverage⟧⟧⟧"
+    )
+    with translation.override(MADE_UP):
+        assert told(stored(kept)) == said
+        assert told(stored(kept | {"what": "words of another day"})) == "words of another day"
+        assert told(stored({"what": "words alone"})) == "words alone"
+    assert str(stored(kept)) == kept["what"]

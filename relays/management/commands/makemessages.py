@@ -17,6 +17,7 @@ from relays.core.advisory import Outcome as AdvisoryOutcome
 from relays.core.assumptions import Action, Source
 from relays.core.boundary import Step
 from relays.core.donewhen import Truth
+from relays.core.faithful import LABELS as FAITHFUL
 from relays.core.objective import Reconciliation
 from relays.core.pointers import Kind, Verdict
 from relays.core.policytable import GROUPS
@@ -50,7 +51,7 @@ def closed_texts() -> Iterator[str]:
         found |= dict.fromkeys((row.label, row.meaning, row.fix))
     for title, keys in GROUPS.items():
         found |= dict.fromkeys((title, *keys.values()))
-    found |= dict.fromkeys((*TIGHTEN.values(), *SOURCES))
+    found |= dict.fromkeys((*TIGHTEN.values(), *SOURCES, *FAITHFUL.values()))
     for group in WORDS:
         found |= dict.fromkeys((group.title, group.about))
         for one in group.words:
@@ -62,6 +63,8 @@ def closed_texts() -> Iterator[str]:
 
 class Command(makemessages.Command):
     help = "Collects every text of the product for translators (make messages LANG=de)."
+    #: the sentences that the rules compose
+    xgettext_options = [*makemessages.Command.xgettext_options, "--keyword=phrase"]
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
