@@ -84,12 +84,20 @@ def figure(data: Flat) -> Drawing:
         meta={
             "narrow": {"margin": {"l": 40, "r": 10, "t": 14, "b": 44}, "nticks": 5},
             "live": {
-                "key": data.key, "x": data.turns, "focus": data.focus, "joined": joined, "lane": -21.5 * lane,
+                "key": data.key, "x": _last(data), "focus": data.focus, "joined": joined, "lane": -21.5 * lane,
                 "right": high,
             },
         },
     )  # fmt: skip
     return fig
+
+
+def _last(data: Flat) -> int:
+    """The turn up to which the newest line is drawn: a turn that has begun is counted before its call is known."""
+    if not data.legs:
+        return 0
+    newest = data.legs[-1]
+    return newest.points[-1].x if newest.points else newest.start
 
 
 def tail(data: Tail) -> dict[str, object]:

@@ -206,7 +206,11 @@ def _repository(place: Place, typed: str) -> Said:
     if place.problem:
         return Said(place.problem, True)
     where = place.branch or _("no branch checked out")
-    text = _("%(top)s, %(branch)s at %(sha)s, %(files)s files. It starts from this commit, on a branch of its own.")
+    text = ngettext(
+        "%(top)s, %(branch)s at %(sha)s, %(files)s file. It starts from this commit, on a branch of its own.",
+        "%(top)s, %(branch)s at %(sha)s, %(files)s files. It starts from this commit, on a branch of its own.",
+        len(place.paths),
+    )
     return Said(text % {"top": place.top, "branch": where, "sha": place.tip[:12], "files": whole(len(place.paths))})
 
 
@@ -281,7 +285,11 @@ def _region(globs: Sequence[str], place: Place) -> Said:
         text = _("COLLISION_RISK: %(holders)s holds a region that could match one of these paths. Narrow it, or wait.")
         return Said(text % {"holders": ", ".join(holders)}, wrong=True, more=_sample(held, place))
     if held == region.EVERYTHING:
-        text = _("Everything in the repository, %(n)s files: no other relay may work in it meanwhile.")
+        text = ngettext(
+            "Everything in the repository, %(n)s file: no other relay may work in it meanwhile.",
+            "Everything in the repository, %(n)s files: no other relay may work in it meanwhile.",
+            len(place.paths),
+        )
         return Said(text % {"n": whole(len(place.paths))})
     matching = [path for path in place.paths if region.matches(held, path)]
     text = ngettext(

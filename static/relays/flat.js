@@ -107,7 +107,7 @@
       add(lane, tail.holds.x.slice(held), tail.holds.x.slice(held).map(function () { return live.lane; }), tail.holds.who.slice(held), tail.holds.text.slice(held));
     }
     if (!which.length) return;
-    live.x = Math.max(live.x, tail.turns);
+    if (tail.x.length) live.x = Math.max(live.x, tail.x[tail.x.length - 1]);   // a turn counts before its call is known
     extend(which);
     function add(at, x, y, who, words) { which.push({ at: at, x: x, y: y, customdata: who, text: words }); }
   }

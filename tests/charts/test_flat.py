@@ -1,6 +1,7 @@
 """The figure of the flat-context graph: which leg has which colour, what is on the event lane, where the limits are."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -87,6 +88,15 @@ def test_two_legs_of_one_colour_are_not_joined() -> None:
     assert (first["x"], first["y"]) == ([1, 2, None, 5, 6], [20_000, 30_000, None, 20_000, 30_002])
     assert second["customdata"] == [[1, 1, ""], [1, 2, ""], None, [3, 1, ""], [3, 2, ""]]
     assert first["mode"] == "lines"
+
+
+def test_a_live_page_knows_up_to_which_turn_the_line_is_drawn() -> None:
+    assert drawn(THREE)["layout"]["meta"]["live"]["x"] == 8
+    begun = replace(leg(0, 0, [20_000, 70_000]), reason="", turns=3)  # the third turn has no call yet
+    assert drawn(flat(begun))["layout"]["meta"]["live"]["x"] == 2
+    nothing = replace(begun, number=1, start=1, points=())
+    assert drawn(flat(leg(0, 0, [20_000]), nothing))["layout"]["meta"]["live"]["x"] == 1
+    assert drawn(flat())["layout"]["meta"]["live"]["x"] == 0
 
 
 def test_a_leg_of_one_turn_is_a_point() -> None:

@@ -86,6 +86,10 @@ def main(port: int) -> None:
         what = json.loads(line)
         if "turn" in what:
             live.update(relay, what["turn"])
+        if "begun" in what:
+            _begin(relay, live.LEGS)
+        if "called" in what:
+            _call(relay, live.LEGS, what["called"])
         if "log" in what:
             with log.open("a") as file:
                 for _ in range(what["log"]):
@@ -100,6 +104,39 @@ def main(port: int) -> None:
         _say({"at": time.time()})
     web.kill()
     web.wait()
+
+
+def _begin(relay: str, number: int) -> None:
+    """A turn begins: it is counted, and the one before is held; its call is not known yet."""
+    from django.db.models import F
+    from django.utils import timezone
+
+    from relays.models import Boundary, Leg
+    from relays.models.live import raise_number
+
+    Leg.objects.filter(relay_id=relay, number=number).update(turns=F("turns") + 1)
+    leg = Leg.objects.get(relay_id=relay, number=number)
+    Boundary.objects.create(
+        leg=leg, number=1_000 + leg.turns, seq=1_000_000 + leg.turns, turn=leg.turns - 1, at=timezone.now(),
+        resident_tokens=leg.resident_tokens, hold="TREE_DIRTY_UNPARKED", answer="go",
+    )  # fmt: skip
+    raise_number([f"relay:{relay}"])
+
+
+def _call(relay: str, number: int, tokens: int) -> None:
+    """The call of the turn that began."""
+    from django.utils import timezone
+
+    from relays.models import Call, Leg
+    from relays.models.live import raise_number
+
+    Leg.objects.filter(relay_id=relay, number=number).update(resident_tokens=tokens)
+    leg = Leg.objects.get(relay_id=relay, number=number)
+    Call.objects.create(
+        leg=leg, key=f"stage-{leg.turns}", turn=leg.turns, resident_tokens=tokens, input_tokens=12,
+        cache_read=tokens - 12, at=timezone.now(),
+    )  # fmt: skip
+    raise_number([f"relay:{relay}"])
 
 
 def _say(what: dict[str, Any]) -> None:

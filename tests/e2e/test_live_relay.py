@@ -157,6 +157,19 @@ def test_new_turns_lengthen_the_line_and_what_is_looked_at_stays(page: Page, sta
     assert asked == [], "the stream hands over what changed"
 
 
+def test_a_turn_whose_call_is_known_later_is_drawn_all_the_same(page: Page, stage: Stage) -> None:
+    open_relay(page, stage, "?leg=14")
+    line = "() => document.getElementById('chart-flat').data.find(t => t.name === 'leg-a').x.length"
+    turns = "() => Number(document.querySelector('#r-kpis').innerText.match(/(\\d+) turns/)[1])"
+    for _round in range(2):
+        before, counted = page.evaluate(line), page.evaluate(turns)
+        stage.say(begun=True)
+        page.wait_for_function(f"() => ({turns})() === {counted + 1}", timeout=SOON)
+        page.wait_for_timeout(1_200)
+        stage.say(called=next(_turn))
+        page.wait_for_function(f"() => ({line})() === {before + 1}", timeout=SOON)
+
+
 def test_scroll_focus_selection_and_what_is_open_survive_a_change(page: Page, stage: Stage) -> None:
     open_relay(page, stage)
     page.locator("#r-series summary").click()
