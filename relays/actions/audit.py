@@ -12,6 +12,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays.actions.base import Actor, NotFound, NotLegalNow, need
 from relays.models import AuditRun
@@ -52,9 +53,9 @@ def cancel(actor: Actor, pk: int) -> AuditRun:
     with transaction.atomic():
         run = AuditRun.objects.select_for_update().filter(pk=pk).first() if 0 < pk < 2**63 else None
         if run is None:
-            raise NotFound(f"verification {pk} is not known here")
+            raise NotFound(_("verification %(pk)s is not known here") % {"pk": pk})
         if run.ended_at is not None:
-            raise NotLegalNow(f"verification {pk} has ended already; its result stands on the page")
+            raise NotLegalNow(_("verification %(pk)s has ended already; its result stands on the page") % {"pk": pk})
         AuditRun.objects.filter(pk=pk).update(cancelled=True, running=None, ended_at=now, beat_at=None)
         bump(TOPIC)
     run.refresh_from_db()

@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from django.contrib.auth.models import User
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays.actions.base import Actor, NotFound, NotPermitted, Usage, need, record
 from relays.costs import rollups
@@ -30,14 +31,20 @@ def set_limit(
     need(actor, READ, "budget")
     if not SETTERS & set(roles_of(actor.user)):
         raise NotPermitted(
-            f"budget: user {actor.user.get_username()} has no role that may set budgets; "
-            "ask an admin for the role manager"
+            _("budget: user %(user)s has no role that may set budgets; ask an admin for the role manager")
+            % {"user": actor.user.get_username()}
         )
     user = owner_or_refuse(owner)
     if limit is not None and not (limit.is_finite() and 0 < limit <= MOST):
-        raise Usage(f"budget: --limit {limit}: must be dollars, more than 0 and at most {MOST:,}")
+        raise Usage(
+            _("budget: --limit %(limit)s: must be dollars, more than 0 and at most %(most)s")
+            % {"limit": limit, "most": f"{MOST:,}"}
+        )
     if not 0 < warn_at <= 1:
-        raise Usage(f"budget: --warn-at {warn_at}: must be a part of the limit, more than 0 and at most 1")
+        raise Usage(
+            _("budget: --warn-at %(warn_at)s: must be a part of the limit, more than 0 and at most 1")
+            % {"warn_at": warn_at}
+        )
     now = timezone.now()
     with rollups.serialised():
         detail = {
@@ -47,7 +54,8 @@ def set_limit(
         standing = OwnerBudget.objects.filter(owner=user, month=month)
         if limit is None and not standing.exists():
             raise NotFound(
-                f"budget: {user.get_username()} has no budget for {_named(month)}; `relay budget` lists them"
+                _("budget: %(user)s has no budget for %(month)s; `relay budget` lists them")
+                % {"user": user.get_username(), "month": _named(month)}
             )
         record(actor, "budget", now=now, detail=detail)
         row = None
@@ -55,7 +63,7 @@ def set_limit(
             standing.delete()
         else:
             values = {"limit": limit, "warn_at": warn_at, "set_by": actor.user, "set_at": now}
-            row, _ = OwnerBudget.objects.update_or_create(owner=user, month=month, defaults=values)
+            row, _made = OwnerBudget.objects.update_or_create(owner=user, month=month, defaults=values)
         for one in OwnerMonth.objects.filter(owner=user, **({"month": month} if month else {})):
             rollups.judge_month(one)
         bump(rollups.COST)
@@ -66,7 +74,9 @@ def owner_or_refuse(name: str) -> User:
     """The user of that name, or a refusal."""
     user = User.objects.filter(username=name).first() if name.isprintable() else None
     if user is None:
-        raise NotFound(f"budget: {name[:150]!r}: no such user; `relay list` shows the owners of relays")
+        raise NotFound(
+            _("budget: %(name)s: no such user; `relay list` shows the owners of relays") % {"name": repr(name[:150])}
+        )
     return user
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 from relays.actions.base import Actor, Held, NotLegalNow, Usage, record
 from relays.core import baton, budget, donewhen, objective, pointers, policy, region, safepoint, settling
 from relays.core.settling import Settled, Settling
@@ -86,7 +88,7 @@ def check(
     if next_action.strip():
         choice = safepoint.choose_next_action([next_action])
         if choice.text is None or not choice.text.isprintable():
-            raise Usage("--next-action must be one line of at most 200 bytes")
+            raise Usage(_("--next-action must be one line of at most 200 bytes"))
         chosen = choice.text
     try:
         globs = region.check_region(tuple(new_region)) if new_region else ()
@@ -94,34 +96,47 @@ def check(
         pin = _pin(gate, relay, new_objective, approves)
         check_fit(relay, limits, pin, globs)
     except (region.RegionError, policy.PolicyError, objective.ObjectiveError, baton.BatonError) as error:
-        raise Usage(f"decision: {error}") from error
+        raise Usage(_("decision: %(error)s") % {"error": error}) from error
     for glob in globs:
         if not _within(glob, relay.region):
             raise Usage(
-                f"--region {glob}: not within the relay's region {' '.join(relay.region)[:200]}; only narrow it"
+                _("--region %(glob)s: not within the relay's region %(region)s; only narrow it")
+                % {"glob": glob, "region": " ".join(relay.region)[:200]}
             )
     for text in sets:
         if (key := policy.parse_set(text)[0]) in NO_LIMITS:
-            raise Usage(f"--set {key}: no limit, and fixed when a relay starts; a decision changes limits only")
+            raise Usage(
+                _("--set %(key)s: no limit, and fixed when a relay starts; a decision changes limits only")
+                % {"key": key}
+            )
     answered = _answers(gate, relay, answers)
     live = Leg.objects.filter(relay=relay, state__in=LIVE_STATES).first()
     # an answer to a leg that still runs is carried by that leg's own baton
     if (chosen or (answered and not live)) and not Baton.objects.filter(relay=relay, current=True).exists():
         raise NotLegalNow(
-            f"decision on {gate.pk}: no leg of {relay.pk} has ended, so no baton can carry a next action or an answer; "
-            "decide without them"
+            _(
+                "decision on %(gate)s: no leg of %(relay)s has ended, so no baton can carry a next action or an "
+                "answer; decide without them"
+            )
+            % {"gate": gate.pk, "relay": relay.pk}
         )
     if chosen and live:
         raise NotLegalNow(
-            f"decision on {gate.pk}: leg {live.number} of {relay.pk} is {live.state} and names its own next action; "
-            "decide without one, or when the leg has ended"
+            _(
+                "decision on %(gate)s: leg %(live_number)s of %(relay)s is %(state)s and names its own next "
+                "action; decide without one, or when the leg has ended"
+            )
+            % {"gate": gate.pk, "live_number": live.number, "relay": relay.pk, "state": _(live.state)}
         )
     made = _settled(gate, relay, said or Settling()) if approves else ()
     found = Changes(chosen, answered, tuple(globs), limits, tuple(sets), pin, made)
     if found.acts and not can_carry(relay):
         raise NotLegalNow(
-            f"decision on {gate.pk}: the stored baton of {relay.pk} does not read, so it can carry nothing; "
-            "decide without changes, or stop the relay"
+            _(
+                "decision on %(gate)s: the stored baton of %(relay)s does not read, so it can carry nothing; "
+                "decide without changes, or stop the relay"
+            )
+            % {"gate": gate.pk, "relay": relay.pk}
         )
     return found
 
@@ -154,7 +169,7 @@ def _settled(gate: GateEpisode, relay: Relay, said: Settling) -> tuple[Settled, 
     try:
         return settling.settle(gate.token, said, subjects=subjects, waivable=waivable)
     except settling.SettleError as error:
-        raise Usage(f"approve {gate.pk}: {error}") from error
+        raise Usage(_("approve %(gate)s: %(error)s") % {"gate": gate.pk, "error": error}) from error
 
 
 def optional_pointers(relay: Relay) -> tuple[str, ...]:
@@ -180,7 +195,9 @@ def _pin(gate: GateEpisode, relay: Relay, stated: str, approves: bool) -> object
     try:
         own = objective.make_pin(pin_id(relay), relay.objective)
     except objective.ObjectiveError as error:
-        raise Usage(f"decision: the relay's objective cannot stand ({error}); state one with --objective") from error
+        raise Usage(
+            _("decision: the relay's objective cannot stand (%(error)s); state one with --objective") % {"error": error}
+        ) from error
     carried = _carried(relay)
     settled = objective.reconcile(carried.objective if carried else None, relay.pin)
     return None if settled is objective.Reconciliation.PRESERVED else own
@@ -225,9 +242,15 @@ def _answers(gate: GateEpisode, relay: Relay, answers: Mapping[str, str]) -> dic
         ref = _canonical(given)
         if ref not in asked:
             known = ", ".join(sorted(asked)[:8]) or "none"
-            raise Usage(f"--answer {given[:200]}: no open question of gate {gate.pk}; open are: {known}")
+            raise Usage(
+                _("--answer %(given)s: no open question of gate %(gate)s; open are: %(known)s")
+                % {"given": given[:200], "gate": gate.pk, "known": known}
+            )
         if not answer.strip() or not answer.isprintable() or len(answer.encode()) > ANSWER_BYTES:
-            raise Usage(f"--answer {given[:200]}: an answer is one line of at most {ANSWER_BYTES} bytes")
+            raise Usage(
+                _("--answer %(given)s: an answer is one line of at most %(answer_bytes)s bytes")
+                % {"given": given[:200], "answer_bytes": ANSWER_BYTES}
+            )
         found[ref] = answer.strip()
     return found
 
@@ -255,12 +278,18 @@ def needs_limit(gate: GateEpisode, relay: Relay, rules: policy.Policy, changes: 
     """rules.md: "after `BUDGET_EXHAUSTED` it needs a new limit", one that leaves something."""
     if changes.policy is None or changes.policy.envelope == rules.envelope:
         such = budget.limit_example(gate.items)
-        raise Usage(f"approve {gate.pk}: {gate.token} needs a new limit, such as --set {such}")
+        raise Usage(
+            _("approve %(gate)s: %(token)s needs a new limit, such as --set %(such)s")
+            % {"gate": gate.pk, "token": gate.token, "such": such}
+        )
     over = budget.forbids_leg(changes.policy.envelope, relay.spent)
     if StopReason.QUERIES in gate.items and budget.refuses_query(changes.policy.envelope, relay.spent):
         over = (*over, StopReason.QUERIES)
     if over:
-        raise Usage(f"approve {gate.pk}: with that limit {', '.join(over)} still holds; give a higher one in --set")
+        raise Usage(
+            _("approve %(gate)s: with that limit %(over)s still holds; give a higher one in --set")
+            % {"gate": gate.pk, "over": ", ".join(over)}
+        )
 
 
 def hold_region(relay: Relay, changes: Changes, moment: datetime) -> None:
@@ -269,8 +298,11 @@ def hold_region(relay: Relay, changes: Changes, moment: datetime) -> None:
         holder = leases.acquire(relay, changes.region, moment)
         if holder:
             raise Held(
-                f"decision: {Extra.COLLISION_RISK}: {holder} holds a region that overlaps {' '.join(changes.region)}; "
-                f"narrow --region, or wait until {holder} is done or stopped"
+                _(
+                    "decision: %(COLLISION_RISK)s: %(holder)s holds a region that overlaps %(region)s; narrow "
+                    "--region, or wait until %(holder)s is done or stopped"
+                )
+                % {"COLLISION_RISK": Extra.COLLISION_RISK, "holder": holder, "region": " ".join(changes.region)}
             )
 
 

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays.actions import carried, people, reviewers
 from relays.actions.base import (
@@ -85,16 +86,24 @@ def approve(
         note = _four_eyes(actor, gate, relay, rules)
         before = _standing(gate, seen, tip)
         if actor.user.pk in before:
-            raise NotLegalNow(f"approve {gate.pk}: user {actor.user.get_username()} has approved it already")
+            raise NotLegalNow(
+                _("approve %(gate)s: user %(user)s has approved it already")
+                % {"gate": gate.pk, "user": actor.user.get_username()}
+            )
         if gate.leg and gate.leg.cause == Cause.HOST_LOST and not host_dead:
-            raise Usage(f"approve {gate.pk}: the host was lost; confirm that it is dead with --host-dead")
+            raise Usage(
+                _("approve %(gate)s: the host was lost; confirm that it is dead with --host-dead") % {"gate": gate.pk}
+            )
         changes = carried.check(
             gate, relay, next_action, answers or {}, region, sets, objective, approves=True, said=said
         )
         if gate.token == Ask.DONE_UNCONFIRMED and changes.acts:
             raise Usage(
-                f"approve {gate.pk}: to confirm {gate.token} ends {relay.pk}, so nothing can be carried over; "
-                f"approve alone, or refuse with --next-action or --objective: that says what is missing"
+                _(
+                    "approve %(gate)s: to confirm %(token)s ends %(relay)s, so nothing can be carried over; approve "
+                    "alone, or refuse with --next-action or --objective: that says what is missing"
+                )
+                % {"gate": gate.pk, "token": gate.token, "relay": relay.pk}
             )
         if gate.token == Ask.BUDGET_EXHAUSTED:
             carried.needs_limit(gate, relay, rules, changes)
@@ -152,10 +161,15 @@ def refuse(
     """
     gate, relay = _load(actor, gate_id, "refuse", comment)
     if then not in ("", "stop"):
-        raise Usage(f"refuse {gate.pk}: --then {then!r} is not known; it is stop, or left out")
+        raise Usage(
+            _("refuse %(gate)s: --then %(then)s is not known; it is stop, or left out")
+            % {"gate": gate.pk, "then": repr(then)}
+        )
     carries = bool(next_action.strip() or answers or region or sets or objective.strip())
     if reopen and (then or carries):
-        raise Usage(f"refuse {gate.pk}: --reopen goes alone; decide on the reopened gate afterwards")
+        raise Usage(
+            _("refuse %(gate)s: --reopen goes alone; decide on the reopened gate afterwards") % {"gate": gate.pk}
+        )
     tip = "" if reopen else _tip(relay)
     moment = timezone.now()
     with transaction.atomic():
@@ -164,10 +178,14 @@ def refuse(
         _locked(actor, gate, relay, seen, tip, "refuse")
         changes = carried.check(gate, relay, next_action, answers or {}, region, sets, objective, approves=False)
         if then == "stop" and changes.acts:
-            raise Usage(f"refuse {gate.pk} --then stop: a stopped relay takes nothing over; leave the changes out")
+            raise Usage(
+                _("refuse %(gate)s --then stop: a stopped relay takes nothing over; leave the changes out")
+                % {"gate": gate.pk}
+            )
         if then == "stop" and relay.status != RelayStatus.PARKED:
             raise NotLegalNow(
-                f"refuse {gate.pk} --then stop: {relay.pk} is {relay.status}; use `relay stop {relay.pk}`"
+                _("refuse %(gate)s --then stop: %(relay)s is %(status)s; use `relay stop %(relay)s`")
+                % {"gate": gate.pk, "relay": relay.pk, "status": _(relay.status)}
             )
         carried.hold_region(relay, changes, moment)
         decision = record(
@@ -200,7 +218,7 @@ def _load(actor: Actor, gate_id: object, act: str, comment: str) -> tuple[GateEp
     gate = gate_or_refuse(gate_id)
     need(actor, "review", f"{act} gate {gate.pk}")
     if not comment.strip():
-        raise Usage(f"{act} {gate.pk}: a comment is required; say why in --comment")
+        raise Usage(_("%(act)s %(gate)s: a comment is required; say why in --comment") % {"act": act, "gate": gate.pk})
     check_comment(f"{act} {gate.pk}", comment)
     return gate, gate.relay
 
@@ -219,10 +237,14 @@ def _locked(actor: Actor, gate: GateEpisode, relay: Relay, seen: str, tip: str, 
     reviewers.check_member(actor, relay, f"{act} {gate.pk}")
     gate.refresh_from_db()
     if gate.state != GateState.WAITING:
-        raise NotLegalNow(f"{act} {gate.pk}: it is {gate.state}, not waiting; look at `relay status {relay.pk}`")
+        raise NotLegalNow(
+            _("%(act)s %(gate)s: it is %(state)s, not waiting; look at `relay status %(relay)s`")
+            % {"act": act, "gate": gate.pk, "state": _(gate.state), "relay": relay.pk}
+        )
     if gate_report.seen_digest(gate, tip) != seen:
         raise ChangedSinceSeen(
-            f"{act} {gate.pk}: changed since you looked; look at gate {gate.pk} again and decide on what it shows now"
+            _("%(act)s %(gate)s: changed since you looked; look at gate %(gate)s again and decide on what it shows now")
+            % {"act": act, "gate": gate.pk}
         )
 
 
@@ -241,8 +263,16 @@ def _four_eyes(actor: Actor, gate: GateEpisode, relay: Relay, rules: policy.Poli
         return "four eyes did not bind: fewer than two people may approve"
     others = [other for other in reviewer_names.names_of(relay.reviewers) if other != name]
     raise NotPermitted(
-        f"approve {gate.pk}: four eyes: user {name} started {relay.pk}; another reviewer approves, "
-        f"signed in or with --as: {', '.join(others[:5]) or 'nobody is left in its group; an admin adds somebody'}"
+        _(
+            "approve %(gate)s: four eyes: user %(name)s started %(relay)s; another reviewer approves, "
+            "signed in or with --as: %(others)s"
+        )
+        % {
+            "gate": gate.pk,
+            "name": name,
+            "relay": relay.pk,
+            "others": ", ".join(others[:5]) or _("nobody is left in its group; an admin adds somebody"),
+        }
     )
 
 
@@ -251,7 +281,10 @@ def _confirm(actor: Actor, gate: GateEpisode, relay: Relay, moment: datetime) ->
     change_gate(gate.pk, GateState.CONFIRMED, frm=[GateState.APPROVED], now=moment, by=actor.user)
     why = f"{gate.token}: confirmed by {actor.user.get_username()}"
     if not finals.done(relay.pk, frm=[RelayStatus.PARKED], now=moment, why=why):
-        raise NotLegalNow(f"approve {gate.pk}: {relay.pk} is {relay.status}, not parked; look at its page again")
+        raise NotLegalNow(
+            _("approve %(gate)s: %(relay)s is %(status)s, not parked; look at its page again")
+            % {"gate": gate.pk, "relay": relay.pk, "status": _(relay.status)}
+        )
 
 
 def _request(actor: Actor, gate: GateEpisode, relay: Relay, rules: policy.Policy, moment: datetime) -> None:
@@ -277,15 +310,24 @@ def _reopen(actor: Actor, gate: GateEpisode, relay: Relay, comment: str, moment:
     reviewers.check_member(actor, relay, f"refuse {gate.pk} --reopen")
     gate.refresh_from_db()
     if gate.state not in (GateState.REFUSED, GateState.EXPIRED):
-        raise NotLegalNow(f"refuse {gate.pk} --reopen: it is {gate.state}; only a refused or expired gate is reopened")
+        raise NotLegalNow(
+            _("refuse %(gate)s --reopen: it is %(state)s; only a refused or expired gate is reopened")
+            % {"gate": gate.pk, "state": _(gate.state)}
+        )
     if relay.final:
-        raise NotLegalNow(f"refuse {gate.pk} --reopen: {relay.pk} is {relay.status}; start a new relay for more work")
+        raise NotLegalNow(
+            _("refuse %(gate)s --reopen: %(relay)s is %(status)s; start a new relay for more work")
+            % {"gate": gate.pk, "relay": relay.pk, "status": _(relay.status)}
+        )
     later = (
         GateEpisode.objects.filter(reopened_from=gate).first()
         or GateEpisode.objects.filter(relay=relay, token=gate.token, state__in=OPEN_GATES).first()
     )
     if later is not None:
-        raise NotLegalNow(f"refuse {gate.pk} --reopen: gate {later.pk} took its place; decide on that one")
+        raise NotLegalNow(
+            _("refuse %(gate)s --reopen: gate %(later)s took its place; decide on that one")
+            % {"gate": gate.pk, "later": later.pk}
+        )
     decision = record(actor, "reopen", now=moment, relay=relay, gate=gate, comment=comment)
     again = GateEpisode.objects.create(
         relay=relay,

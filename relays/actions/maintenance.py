@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays.actions import park as parking
 from relays.actions import policies
@@ -57,14 +58,17 @@ def policy_all(
     need(actor, "operate", "change policies")
     lines = check_sets(sets)
     if not comment.strip():
-        raise Usage("change policies: a comment is required; say why")
+        raise Usage(_("change policies: a comment is required; say why"))
     found = report.living()
     if relays:
         named = list(dict.fromkeys(relays))
         ids = [one for one in named if RELAY_ID.fullmatch(one)]
         known = set(found.filter(pk__in=ids).values_list("pk", flat=True))
         if missing := [one for one in named if one not in known]:
-            raise Usage(f"change policies: {missing[0][:60]!r} is no relay that goes on; name others, or none for all")
+            raise Usage(
+                _("change policies: %(missing)s is no relay that goes on; name others, or none for all")
+                % {"missing": repr(missing[0][:60])}
+            )
         found = found.filter(pk__in=named)
     return _begin(actor, Kind.POLICY_ALL, found, comment, expected, lines)
 
@@ -87,10 +91,13 @@ def confirm(actor: Actor, act_id: object) -> Maintenance:
     with transaction.atomic():
         listed = Maintenance.objects.filter(pk=row.pk, status=Status.LISTED)
         if not listed.update(status=Status.RUNNING, beat_at=None, looked=[]):
-            raise NotLegalNow(f"maintenance {row.pk}: it is {row.status}; only a list is confirmed, look anew")
+            raise NotLegalNow(
+                _("maintenance %(row)s: it is %(status)s; only a list is confirmed, look anew")
+                % {"row": row.pk, "status": _(row.status)}
+            )
         goes = list(row.items.filter(state=State.PLANNED).values_list("path", flat=True)[: NAMED + 1])
         if not goes:
-            raise NotLegalNow(f"maintenance {row.pk}: nothing of the list can go")
+            raise NotLegalNow(_("maintenance %(row)s: nothing of the list can go") % {"row": row.pk})
         more = max(0, row.items.filter(state=State.PLANNED).count() - NAMED)
         detail = {"maintenance": row.pk, "remove": goes[:NAMED], "more": more}
         record(actor, "clean", now=timezone.now(), comment=row.comment, detail=detail)
@@ -109,7 +116,10 @@ def cancel(actor: Actor, act_id: object) -> Maintenance:
         going = Maintenance.objects.filter(pk=row.pk, status__in=OPEN)
         idle = going.filter(_unheld(now)).update(status=Status.CANCELLED, cancel=True, ended_at=now)
         if not idle and not going.update(cancel=True):
-            raise NotLegalNow(f"maintenance {row.pk}: it is {row.status} already; nothing was changed")
+            raise NotLegalNow(
+                _("maintenance %(row)s: it is %(status)s already; nothing was changed")
+                % {"row": row.pk, "status": _(row.status)}
+            )
         record(actor, "cancel_maintenance", now=now, detail={"maintenance": row.pk, "kind": row.kind})
         bump(TOPIC)
     row.refresh_from_db()
@@ -123,7 +133,10 @@ def act_or_refuse(act_id: object) -> Maintenance:
         row = Maintenance.objects.select_related("asked_by").filter(pk=int(text)).first()
         if row is not None:
             return row
-    raise NotFound(f"maintenance {text[:40]!r} is not known here; the page Maintenance lists those that are")
+    raise NotFound(
+        _("maintenance %(text)s is not known here; the page Maintenance lists those that are")
+        % {"text": repr(text[:40])}
+    )
 
 
 def _begin(
@@ -140,10 +153,13 @@ def _begin(
         row = _open(actor, kind, Status.RUNNING, comment, sets)
         found = [relay.pk for relay in relays]
         if not found:
-            raise NotLegalNow(f"{kind.replace('_', ' ')}: there is no relay to do it to; nothing was changed")
+            raise NotLegalNow(
+                _("%(kind)s: there is no relay to do it to; nothing was changed") % {"kind": kind.replace("_", " ")}
+            )
         if expected is not None and len(found) > expected + max(3, expected // 10):
             raise NotLegalNow(
-                f"{kind.replace('_', ' ')}: it would be {len(found)} relays now, {expected} were shown; look again"
+                _("%(kind)s: it would be %(found)s relays now, %(expected)s were shown; look again")
+                % {"kind": kind.replace("_", " "), "found": len(found), "expected": expected}
             )
         MaintenanceItem.objects.bulk_create([MaintenanceItem(act=row, relay_id=pk) for pk in found], batch_size=500)
         detail = {"maintenance": row.pk, "kind": kind, "relays": len(found), **({"sets": list(sets)} if sets else {})}
@@ -162,7 +178,9 @@ def _open(actor: Actor, kind: str, status: str, comment: str, sets: Sequence[str
                 sets=list(sets),
             )  # fmt: skip
     except IntegrityError as error:
-        raise NotLegalNow(f"{kind.replace('_', ' ')}: it is under way already; wait, or cancel it") from error
+        raise NotLegalNow(
+            _("%(kind)s: it is under way already; wait, or cancel it") % {"kind": kind.replace("_", " ")}
+        ) from error
 
 
 # ---- the work -------------------------------------------------------------------------------------------------------
@@ -331,9 +349,9 @@ def check_sets(sets: Sequence[str]) -> list[str]:
     """`key=value` lines of a form that the defaults could take, or Usage."""
     found = [line.strip() for text in sets for line in text.splitlines() if line.strip()]
     if not found or any("=" not in line for line in found):
-        raise Usage("policy: write one key=value a line, such as envelope.turns=400")
+        raise Usage(_("policy: write one key=value a line, such as envelope.turns=400"))
     try:
         policy.with_sets(policy.build({}, None, {}), found)
     except policy.PolicyError as error:
-        raise Usage(f"policy: {error}") from error
+        raise Usage(_("policy: %(error)s") % {"error": error}) from error
     return found

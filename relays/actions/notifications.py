@@ -9,6 +9,7 @@ from django.conf import settings
 from django.contrib.auth.models import User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays.actions.base import Actor, NotFound, NotLegalNow, NotPermitted, Usage, need, record, relay_or_refuse
 from relays.core import notify
@@ -36,18 +37,26 @@ def add_channel(actor: Actor, *, name: str, url: str) -> Made:
     need(actor, roles.ADMINISTER, "make a channel")
     name, url = name.strip(), url.strip()
     if not name or len(name) > NAME_LENGTH or not name.isprintable():
-        raise Usage(f"channel: its name is one line of 1 to {NAME_LENGTH} printable characters; say who reads it")
+        raise Usage(
+            _("channel: its name is one line of 1 to %(name_length)s printable characters; say who reads it")
+            % {"name_length": NAME_LENGTH}
+        )
     try:
         found = notify.parse(url)
     except notify.AddressError as error:
-        raise Usage(f"channel {name}: {error}") from error
+        raise Usage(_("channel %(name)s: %(error)s") % {"name": name, "error": error}) from error
     now, key = timezone.now(), notify.digest(url)
     with transaction.atomic():
         if Channel.objects.filter(active=True).count() >= MOST:
-            raise NotLegalNow(f"channel {name}: there are {MOST} channels; remove one first")
+            raise NotLegalNow(
+                _("channel %(name)s: there are %(most)s channels; remove one first") % {"name": name, "most": MOST}
+            )
         row = Channel.objects.filter(key=key, site=False).first()
         if row is not None and row.active:
-            raise NotLegalNow(f"channel {name}: channel {row.name!r} has this address; subscribe to that one")
+            raise NotLegalNow(
+                _("channel %(name)s: channel %(row)s has this address; subscribe to that one")
+                % {"name": name, "row": repr(row.name)}
+            )
         values = {"name": name, "salt": secrets.token_hex(16), "active": True, "made_by": actor.user, "url": url}
         if row is None:
             row = Channel.objects.create(key=key, kind=found.kind, shown=found.shown, created_at=now, **values)
@@ -64,7 +73,7 @@ def new_secret(actor: Actor, channel_id: object) -> Made:
     need(actor, roles.ADMINISTER, "change a channel")
     row = _channel(channel_id)
     if row.kind != Channel.Kind.WEBHOOK:
-        raise NotLegalNow(f"channel {row.name}: only a webhook is signed")
+        raise NotLegalNow(_("channel %(row)s: only a webhook is signed") % {"row": row.name})
     with transaction.atomic():
         Channel.objects.filter(pk=row.pk).update(salt=secrets.token_hex(16))
         record(actor, "channel_secret", now=timezone.now(), detail={"channel": row.pk, "name": row.name})
@@ -77,10 +86,13 @@ def remove_channel(actor: Actor, channel_id: object) -> Channel:
     need(actor, roles.ADMINISTER, "remove a channel")
     row = _channel(channel_id)
     if row.site:
-        raise NotLegalNow(f"channel {row.name}: it stands in the setting NOTIFY_URLS; take it out there and start anew")
+        raise NotLegalNow(
+            _("channel %(row)s: it stands in the setting NOTIFY_URLS; take it out there and start anew")
+            % {"row": row.name}
+        )
     with transaction.atomic():
         if not Channel.objects.filter(pk=row.pk, active=True).update(active=False, url=""):
-            raise NotLegalNow(f"channel {row.name}: it is removed already; nothing was changed")
+            raise NotLegalNow(_("channel %(row)s: it is removed already; nothing was changed") % {"row": row.name})
         Subscription.objects.filter(channel=row).delete()
         record(actor, "remove_channel", now=timezone.now(), detail={"channel": row.pk, "name": row.name})
         bump(TOPIC)
@@ -94,23 +106,23 @@ def subscribe(
     need(actor, roles.READ, "subscribe")
     row = _channel(channel_id)
     if row.site:
-        raise NotLegalNow(f"channel {row.name}: it gets every event already")
+        raise NotLegalNow(_("channel %(row)s: it gets every event already") % {"row": row.name})
     chosen = [event for event in EVENTS if event in events]
     if not chosen or len(chosen) != len(set(events)):
-        raise Usage(f"subscribe: choose at least one of {', '.join(EVENTS)}")
+        raise Usage(_("subscribe: choose at least one of %(events)s") % {"events": ", ".join(EVENTS)})
     if scope not in Subscription.Scope.values:
-        raise Usage(f"subscribe: scope {scope[:20]!r} is not known; take all, mine or relay")
+        raise Usage(_("subscribe: scope %(scope)s is not known; take all, mine or relay") % {"scope": repr(scope[:20])})
     relay = relay_or_refuse(relay_id.strip()) if scope == Subscription.Scope.RELAY else None
     with transaction.atomic():
         key: dict[str, Any] = {"user": actor.user, "channel": row, "scope": scope, "relay": relay}
         if not Subscription.objects.filter(**key).exists():
             if Subscription.objects.filter(user=actor.user).count() >= MOST:
-                raise NotLegalNow(f"subscribe: you have {MOST} subscriptions; remove one first")
+                raise NotLegalNow(_("subscribe: you have %(most)s subscriptions; remove one first") % {"most": MOST})
         values = {"events": [str(event) for event in chosen], "created_at": timezone.now()}
         try:
             found, _made = Subscription.objects.update_or_create(**key, defaults=values)
         except IntegrityError as error:
-            raise NotLegalNow("subscribe: it was chosen in another window at this moment; look again") from error
+            raise NotLegalNow(_("subscribe: it was chosen in another window at this moment; look again")) from error
         bump(TOPIC)
     return found
 
@@ -120,7 +132,10 @@ def unsubscribe(actor: Actor, subscription_id: object) -> None:
     need(actor, roles.READ, "unsubscribe")
     pk = _number(subscription_id)
     if not Subscription.objects.filter(pk=pk, user=actor.user).delete()[0]:
-        raise NotFound(f"subscription {str(subscription_id)[:40]!r} is not one of yours; nothing was changed")
+        raise NotFound(
+            _("subscription %(subscription_id)s is not one of yours; nothing was changed")
+            % {"subscription_id": repr(str(subscription_id)[:40])}
+        )
     bump(TOPIC)
 
 
@@ -129,7 +144,7 @@ def test(actor: Actor, channel_id: object) -> Answer:
     need(actor, roles.READ, "test a channel")
     row = _channel(channel_id)
     if not _may_see(actor.user, row):
-        raise NotPermitted(f"test {row.name}: subscribe to it first, or ask an admin")
+        raise NotPermitted(_("test %(row)s: subscribe to it first, or ask an admin") % {"row": row.name})
     return delivering.test(row, actor.user.get_username())
 
 
@@ -138,11 +153,15 @@ def again(actor: Actor, delivery_id: object) -> Delivery:
     need(actor, roles.READ, "send again")
     row = Delivery.objects.select_related("channel").filter(pk=_number(delivery_id)).first()
     if row is None or not (roles.may(actor.user, roles.ADMINISTER) or actor.user.get_username() in row.readers):
-        raise NotFound(f"delivery {str(delivery_id)[:40]!r} is not known here; the page Notifications lists them")
+        raise NotFound(
+            _("delivery %(delivery_id)s is not known here; the page Notifications lists them")
+            % {"delivery_id": repr(str(delivery_id)[:40])}
+        )
     with transaction.atomic():
         if not delivering.again(row.pk):
             raise NotLegalNow(
-                f"delivery {row.pk}: it is {row.state}; only a dead one of a channel that stands goes again"
+                _("delivery %(row)s: it is %(state)s; only a dead one of a channel that stands goes again")
+                % {"row": row.pk, "state": _(row.state)}
             )
         bump(TOPIC)
     return row
@@ -164,5 +183,8 @@ def _number(given: object) -> int:
 def _channel(channel_id: object) -> Channel:
     row = Channel.objects.filter(pk=_number(channel_id), active=True).first()
     if row is None:
-        raise NotFound(f"channel {str(channel_id)[:40]!r} is not known here; the page Notifications lists them")
+        raise NotFound(
+            _("channel %(channel_id)s is not known here; the page Notifications lists them")
+            % {"channel_id": repr(str(channel_id)[:40])}
+        )
     return row

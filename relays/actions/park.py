@@ -2,6 +2,7 @@
 
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays.actions.base import Actor, NotLegalNow, Outcome, check_comment, lock, need, record, relay_or_refuse
 from relays.driver import finals, gates, successor
@@ -39,7 +40,10 @@ def _end(actor: Actor, relay_id: str, act: str, immediate: bool, comment: str, o
         if act == "stop" and relay.status == RelayStatus.STOPPED:
             return Outcome(relay_id, relay.status, successor.last_number(relay_id), "none")
         if relay.final:
-            raise NotLegalNow(f"{act} {relay_id}: it is {relay.status}; a {relay.status} relay stays {relay.status}")
+            raise NotLegalNow(
+                _("%(act)s %(relay_id)s: it is %(status)s; a %(status)s relay stays %(status)s")
+                % {"act": act, "relay_id": relay_id, "status": _(relay.status)}
+            )
         live = Leg.objects.filter(relay=relay, state__in=LIVE_STATES).first()
         if act == "park" and relay.status == RelayStatus.PARKED:
             return Outcome(relay_id, relay.status, successor.last_number(relay_id), "none")

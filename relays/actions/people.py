@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays import access
 from relays.actions.base import Actor, NotFound, NotLegalNow, Usage, need, record
@@ -37,7 +38,9 @@ def actor(name: str = "") -> Actor:
     # what is not printable (a NUL, a lone surrogate) never reaches a database
     user = User.objects.filter(username=name).first() if name.isprintable() else None
     if user is None:
-        raise NotFound(f"--as {name[:150]}: no such user; make one with `relay user add NAME --role operator`")
+        raise NotFound(
+            _("--as %(name)s: no such user; make one with `relay user add NAME --role operator`") % {"name": name[:150]}
+        )
     return Actor(user, os_user())
 
 
@@ -61,9 +64,15 @@ def _with_roles(name: str, names: Sequence[str]) -> User:
 def add(name: str, role: str) -> User:
     """Make a user with one role; an existing user gets the role in addition."""
     if not NAME.fullmatch(name):
-        raise Usage(f"user name {name!r} is not usable: take letters, digits and . _ @ + -, at most 150")
+        raise Usage(
+            _("user name %(name)s is not usable: take letters, digits and . _ @ + -, at most 150")
+            % {"name": repr(name)}
+        )
     if role not in roles.ROLES:
-        raise Usage(f"role {role!r} is not known: take one of {', '.join(roles.ROLES)}")
+        raise Usage(
+            _("role %(role)s is not known: take one of %(ROLES)s")
+            % {"role": repr(role), "ROLES": ", ".join(roles.ROLES)}
+        )
     user = _with_roles(name, (role,))
     user.groups.add(Group.objects.get_or_create(name=role)[0])
     return user
@@ -74,7 +83,9 @@ def make(actor: Actor, name: str, role: str) -> User:
     need(actor, roles.ADMINISTER, "make a user")
     name = name.strip()
     if User.objects.filter(username__iexact=name).exists() if name.isprintable() else False:
-        raise NotLegalNow(f"user {name[:60]}: there is one of that name; give them a role in the list")
+        raise NotLegalNow(
+            _("user %(name)s: there is one of that name; give them a role in the list") % {"name": name[:60]}
+        )
     with transaction.atomic():
         user = add(name, role)
         record(actor, "user", now=timezone.now(), detail={"user": name, "role": role})
@@ -87,7 +98,10 @@ def give(actor: Actor, user_id: object, role: str) -> User:
     _role(role)
     with transaction.atomic():
         if user.groups.filter(name=role).exists():
-            raise NotLegalNow(f"user {user.get_username()}: has the role {role} already; nothing was changed")
+            raise NotLegalNow(
+                _("user %(user)s: has the role %(role)s already; nothing was changed")
+                % {"user": user.get_username(), "role": role}
+            )
         user.groups.add(Group.objects.get_or_create(name=role)[0])
         record(actor, "give_role", now=timezone.now(), detail={"user": user.get_username(), "role": role})
     return user
@@ -99,7 +113,10 @@ def take(actor: Actor, user_id: object, role: str) -> User:
     _role(role)
     with transaction.atomic():
         if not user.groups.filter(name=role).exists():
-            raise NotLegalNow(f"user {user.get_username()}: has not the role {role}; nothing was changed")
+            raise NotLegalNow(
+                _("user %(user)s: has not the role %(role)s; nothing was changed")
+                % {"user": user.get_username(), "role": role}
+            )
         if role == "admin":
             _keeps_an_admin(user)
         user.groups.remove(Group.objects.get(name=role))
@@ -111,11 +128,15 @@ def deactivate(actor: Actor, user_id: object) -> User:
     """Nobody signs in as them any more, no token of theirs is answered, open pages end; what they did stays."""
     user = _person(actor, user_id, "deactivate")
     if user.pk == actor.user.pk:
-        raise NotLegalNow(f"user {user.get_username()}: nobody deactivates themselves; another admin does")
+        raise NotLegalNow(
+            _("user %(user)s: nobody deactivates themselves; another admin does") % {"user": user.get_username()}
+        )
     with transaction.atomic():
         _keeps_an_admin(user)
         if not User.objects.filter(pk=user.pk, is_active=True).update(is_active=False):
-            raise NotLegalNow(f"user {user.get_username()}: is not active already; nothing was changed")
+            raise NotLegalNow(
+                _("user %(user)s: is not active already; nothing was changed") % {"user": user.get_username()}
+            )
         record(actor, "deactivate_user", now=timezone.now(), detail={"user": user.get_username()})
     return user
 
@@ -125,7 +146,9 @@ def activate(actor: Actor, user_id: object) -> User:
     user = _person(actor, user_id, "activate")
     with transaction.atomic():
         if not User.objects.filter(pk=user.pk, is_active=False).update(is_active=True):
-            raise NotLegalNow(f"user {user.get_username()}: is active already; nothing was changed")
+            raise NotLegalNow(
+                _("user %(user)s: is active already; nothing was changed") % {"user": user.get_username()}
+            )
         record(actor, "activate_user", now=timezone.now(), detail={"user": user.get_username()})
     return user
 
@@ -134,7 +157,7 @@ def link(actor: Actor, user_id: object) -> tuple[User, str]:
     """The person, and the path of a link that signs them in once within LINK_MINUTES; only its hash is kept."""
     user = _person(actor, user_id, "make a sign-in link for")
     if not user.is_active:
-        raise NotLegalNow(f"user {user.get_username()}: is not active; activate them first")
+        raise NotLegalNow(_("user %(user)s: is not active; activate them first") % {"user": user.get_username()})
     with transaction.atomic():
         path = access.make_sign_in_link(user, LINK_MINUTES)
         record(actor, "sign_in_link", now=timezone.now(), detail={"user": user.get_username()})
@@ -146,19 +169,26 @@ def _person(actor: Actor, user_id: object, what: str) -> User:
     text = str(user_id)
     user = User.objects.filter(pk=int(text)).first() if text.isascii() and text.isdecimal() and len(text) < 10 else None
     if user is None:
-        raise NotFound(f"user {text[:40]!r} is not known here; the page Users lists those that are")
+        raise NotFound(
+            _("user %(text)s is not known here; the page Users lists those that are") % {"text": repr(text[:40])}
+        )
     if user.get_username() in MACHINES:
-        raise NotLegalNow(f"user {user.get_username()}: belongs to the product itself; nobody signs in as it")
+        raise NotLegalNow(
+            _("user %(user)s: belongs to the product itself; nobody signs in as it") % {"user": user.get_username()}
+        )
     return user
 
 
 def _role(role: str) -> None:
     if role not in roles.ROLES:
-        raise Usage(f"role {role[:40]!r} is not known: take one of {', '.join(roles.ROLES)}")
+        raise Usage(
+            _("role %(role)s is not known: take one of %(ROLES)s")
+            % {"role": repr(role[:40]), "ROLES": ", ".join(roles.ROLES)}
+        )
 
 
 def _keeps_an_admin(but: User) -> None:
     """Raise where, without this person, nobody could sign in as an admin."""
     admins = User.objects.select_for_update().filter(is_active=True, groups__name="admin")
     if not admins.exclude(pk=but.pk).exclude(username__in=MACHINES).exists() and admins.filter(pk=but.pk).exists():
-        raise NotLegalNow(f"user {but.get_username()}: is the last admin; make another one first")
+        raise NotLegalNow(_("user %(user)s: is the last admin; make another one first") % {"user": but.get_username()})

@@ -14,6 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays.actions import carried
 from relays.actions.base import (
@@ -83,16 +84,22 @@ def checked(text: str) -> dict[str, Any]:
         policy.build(settings.SITE_POLICY, None, table)
         return policytable.canonical(table)
     except policy.PolicyError as error:
-        raise Usage(f"policy: {error}", error.key) from error
+        raise Usage(_("policy: %(error)s") % {"error": error}, error.key) from error
 
 
 def _check_name(name: str) -> None:
     if not NAME.fullmatch(name) or name in RESERVED:
-        raise Usage(
-            f"policy: name {name[:80]!r}: small letters, digits, dots and hyphens, at most 60, a letter or digit first"
-            f"{', and not a word of an address' if name in RESERVED else ''}",
-            "name",
+        text = (
+            _(
+                "policy: name %(name)s: small letters, digits, dots and hyphens, at most 60, a letter or digit first, "
+                "and not a word of an address"
+            )
+            if name in RESERVED
+            else _(
+                "policy: name %(name)s: small letters, digits, dots and hyphens, at most 60, a letter or digit first"
+            )
         )
+        raise Usage(text % {"name": repr(name[:80])}, "name")
 
 
 def version_or_refuse(named: str) -> PolicyVersion:
@@ -100,12 +107,16 @@ def version_or_refuse(named: str) -> PolicyVersion:
     name, at, number = named.partition("@")
     rows = PolicyVersion.objects.filter(name=name[:60])
     if at and not (number.isascii() and number.isdecimal() and len(number) < 10):
-        raise Usage(f"policy {named[:80]!r}: write it as NAME or NAME@NUMBER", "policy")
+        raise Usage(_("policy %(named)s: write it as NAME or NAME@NUMBER") % {"named": repr(named[:80])}, "policy")
     row = (rows.filter(number=int(number)) if at else rows).first()
     if row is None:
         known = ", ".join(PolicyVersion.objects.order_by("name").values_list("name", flat=True).distinct()[:10])
-        there = f"stored are: {known}" if known else "none is stored yet; `relay policy save NAME FILE` keeps one"
-        raise NotFound(f"policy {named[:80]!r} is not known here; {there}")
+        there = (
+            _("stored are: %(known)s") % {"known": known}
+            if known
+            else _("none is stored yet; `relay policy save NAME FILE` keeps one")
+        )
+        raise NotFound(_("policy %(named)s is not known here; %(there)s") % {"named": repr(named[:80]), "there": there})
     return row
 
 
@@ -128,18 +139,24 @@ def change(
     act = f"policy of {relay_id}"
     need(actor, "operate", act)
     if not comment.strip():
-        raise Usage(f"{act}: a comment is required; say why", "comment")
+        raise Usage(_("%(act)s: a comment is required; say why") % {"act": act}, "comment")
     check_comment(act, comment)
     moment = timezone.now()
     with transaction.atomic():
         lock(relay)
         if relay.final:
-            raise NotLegalNow(f"{act}: it is {relay.status}; start a new relay for more work")
+            raise NotLegalNow(
+                _("%(act)s: it is %(status)s; start a new relay for more work")
+                % {"act": act, "status": _(relay.status)}
+            )
         found, wanted = _changed(relay, act, sets, version)
         limits = any(one.startswith("envelope.") for one in wanted)
         gate = GateEpisode.objects.filter(relay=relay, token=Ask.BUDGET_EXHAUSTED, state=GateState.WAITING).first()
         if limits and gate is not None:
-            raise NotLegalNow(f"{act}: gate {gate.pk} asks about its limits ({gate.token}); decide there")
+            raise NotLegalNow(
+                _("%(act)s: gate %(gate)s asks about its limits (%(token)s); decide there")
+                % {"act": act, "gate": gate.pk, "token": gate.token}
+            )
         given = {"policy": str(version)} if version else {}
         detail = {"carries": list(found.acts), "sets": wanted, **given, **({"maintenance": of} if of else {})}
         decision = record(actor, "relay_policy", now=moment, relay=relay, comment=comment, detail=detail)
@@ -158,23 +175,29 @@ def _changed(
 ) -> tuple[carried.Changes, list[str]]:
     """The checked change and each `key=value` of it that says something else than the relay's policy does now."""
     if not sets and version is None:
-        raise Usage(f"{act}: name a stored policy, or key=value")
+        raise Usage(_("%(act)s: name a stored policy, or key=value") % {"act": act})
     try:
         before = budgets.policy_of(relay)
         asked = policytable.merged(version.table if version else {}, policytable.sets_table(sets))
         wanted = _differing(before, asked)
         for key in wanted:
             if key in carried.NO_LIMITS:
-                raise Usage(f"{act}: {key}: fixed when a relay starts; start a new relay with it", key)
+                raise Usage(
+                    _("%(act)s: %(key)s: fixed when a relay starts; start a new relay with it")
+                    % {"act": act, "key": key},
+                    key,
+                )
         texts = [f"{key}={value}" for key, value in wanted.items()]
         after = policy.with_sets(before, texts)
         carried.check_fit(relay, after, None)
     except policy.PolicyError as error:
         raise Usage(f"{act}: {error}", error.key) from error
     if not texts:
-        raise NotLegalNow(f"{act}: it says so already; nothing was changed")
+        raise NotLegalNow(_("%(act)s: it says so already; nothing was changed") % {"act": act})
     if not carried.can_carry(relay):
-        raise NotLegalNow(f"{act}: its stored baton does not read, so it can carry nothing; or stop it")
+        raise NotLegalNow(
+            _("%(act)s: its stored baton does not read, so it can carry nothing; or stop it") % {"act": act}
+        )
     return replace(NOTHING, policy=after, sets=tuple(texts)), texts
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays.actions.base import Actor, NotLegalNow, check_comment, lock, need, record, relay_or_refuse
 from relays.driver import leases, successor
@@ -44,13 +45,19 @@ def release(actor: Actor, relay_id: str, comment: str = "") -> Released:
         live = Leg.objects.filter(relay=relay, state__in=LIVE_STATES).first()
         if live is not None:
             raise NotLegalNow(
-                f"release {relay_id}: leg {live.number} is {live.state} and works in that region; "
-                f"`relay park {relay_id}` first"
+                _(
+                    "release %(relay_id)s: leg %(live_number)s is %(state)s and works in that region; `relay park "
+                    "%(relay_id)s` first"
+                )
+                % {"relay_id": relay_id, "live_number": live.number, "state": _(live.state)}
             )
         if relay.status not in QUIET:
             raise NotLegalNow(
-                f"release {relay_id}: it is {relay.status}, its next leg is about to start; "
-                f"`relay park {relay_id}` first"
+                _(
+                    "release %(relay_id)s: it is %(status)s, its next leg is about to start; `relay park "
+                    "%(relay_id)s` first"
+                )
+                % {"relay_id": relay_id, "status": _(relay.status)}
             )
         record(
             actor,

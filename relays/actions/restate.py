@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays.actions import carried
 from relays.actions.base import (
@@ -40,20 +41,26 @@ def restate(actor: Actor, relay_id: str, *, new_objective: str = "", sets: Seque
     relay = relay_or_refuse(relay_id)
     need(actor, "operate", f"restate {relay_id}")
     if not comment.strip():
-        raise Usage(f"restate {relay_id}: a comment is required; say why in --comment")
+        raise Usage(_("restate %(relay_id)s: a comment is required; say why in --comment") % {"relay_id": relay_id})
     check_comment(f"restate {relay_id}", comment)
     moment = timezone.now()
     with transaction.atomic():
         lock(relay)
         if relay.final:
-            raise NotLegalNow(f"restate {relay_id}: it is {relay.status}; start a new relay for more work")
+            raise NotLegalNow(
+                _("restate %(relay_id)s: it is %(status)s; start a new relay for more work")
+                % {"relay_id": relay_id, "status": _(relay.status)}
+            )
         changes = _changes(relay, new_objective.strip(), sets)
         asks = [
             ask for ask, wanted in ((Ask.OBJECTIVE_DRIFT, changes.objective), (Ask.BUDGET_EXHAUSTED, sets)) if wanted
         ]
         waiting = GateEpisode.objects.filter(relay=relay, token__in=asks, state=GateState.WAITING).first()
         if waiting is not None:
-            raise NotLegalNow(f"restate {relay_id}: gate {waiting.pk} asks about it ({waiting.token}); decide there")
+            raise NotLegalNow(
+                _("restate %(relay_id)s: gate %(waiting)s asks about it (%(token)s); decide there")
+                % {"relay_id": relay_id, "waiting": waiting.pk, "token": waiting.token}
+            )
         decision = record(
             actor, "restate", now=moment, relay=relay, comment=comment, detail={"carries": list(changes.acts)}
         )
@@ -67,20 +74,28 @@ def restate(actor: Actor, relay_id: str, *, new_objective: str = "", sets: Seque
 
 def _changes(relay: Relay, stated: str, sets: Sequence[str]) -> carried.Changes:
     if not stated and not sets:
-        raise Usage(f"restate {relay.pk}: say --objective, or --set {LIMITS}…=…")
+        raise Usage(
+            _("restate %(relay)s: say --objective, or --set %(limits)s…=…") % {"relay": relay.pk, "limits": LIMITS}
+        )
     for text in sets:
         if not text.strip().startswith(LIMITS):
             raise Usage(
-                f"restate {relay.pk}: --set {text[:80]!r}: only limits of the envelope, such as envelope.turns=400"
+                _("restate %(relay)s: --set %(text)s: only limits of the envelope, such as envelope.turns=400")
+                % {"relay": relay.pk, "text": repr(text[:80])}
             )
     try:
         pin = objective.make_pin(carried.pin_id(relay), stated) if stated else None
         limits = policy.with_sets(budgets.policy_of(relay), sets) if sets else None
         carried.check_fit(relay, limits, pin)
     except (policy.PolicyError, objective.ObjectiveError, baton.BatonError) as error:
-        raise Usage(f"restate {relay.pk}: {error}") from error
+        raise Usage(_("restate %(relay)s: %(error)s") % {"relay": relay.pk, "error": error}) from error
     if pin and pin.digest == relay.objective_digest and pin.pin_id == relay.pin_id:
-        raise NotLegalNow(f"restate {relay.pk}: that is its objective already; nothing was changed")
+        raise NotLegalNow(
+            _("restate %(relay)s: that is its objective already; nothing was changed") % {"relay": relay.pk}
+        )
     if not carried.can_carry(relay):
-        raise NotLegalNow(f"restate {relay.pk}: its stored baton does not read, so it can carry nothing; or stop it")
+        raise NotLegalNow(
+            _("restate %(relay)s: its stored baton does not read, so it can carry nothing; or stop it")
+            % {"relay": relay.pk}
+        )
     return carried.Changes("", {}, (), limits, tuple(sets), pin)

@@ -2,6 +2,7 @@
 
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays.actions.base import Actor, NotLegalNow, Outcome, check_comment, lock, need, record, relay_or_refuse
 from relays.core.vocabulary import Ask
@@ -25,7 +26,10 @@ def resume(actor: Actor, relay_id: str, comment: str = "", *, of: int | None = N
     with transaction.atomic():
         lock(relay)
         if relay.final:
-            raise NotLegalNow(f"resume {relay_id}: it is {relay.status}; start a new relay for more work")
+            raise NotLegalNow(
+                _("resume %(relay_id)s: it is %(status)s; start a new relay for more work")
+                % {"relay_id": relay_id, "status": _(relay.status)}
+            )
         waiting = list(GateEpisode.objects.filter(relay=relay, state__in=OPEN_GATES))
         if relay.status != RelayStatus.PARKED:
             if relay.park in (Request.DRAIN, Request.LEG):
@@ -37,16 +41,27 @@ def resume(actor: Actor, relay_id: str, comment: str = "", *, of: int | None = N
         gate = gates.undecided(relay_id).first()
         if gate is not None:
             raise NotLegalNow(
-                f"resume {relay_id}: gate {gate.pk} ({gate.token}) waits for a decision; "
-                f"`relay approve {gate.pk}` or `relay refuse {gate.pk}` first"
+                _(
+                    "resume %(relay_id)s: gate %(gate)s (%(token)s) waits for a decision; `relay approve %(gate)s` "
+                    "or `relay refuse %(gate)s` first"
+                )
+                % {"relay_id": relay_id, "gate": gate.pk, "token": gate.token}
             )
         closed = approvals.standing_refusal(relay_id)
         if closed is not None:
-            lacks = ", then refuse it with --next-action, which says what is missing"
+            lacks = _(", then refuse it with --next-action, which says what is missing")
             raise NotLegalNow(
-                f"resume {relay_id}: gate {closed.pk} ({closed.token}) is {closed.state}; "
-                f"reopen it with `relay refuse {closed.pk} --reopen`"
-                f"{lacks if closed.token == Ask.DONE_UNCONFIRMED else ''}, or stop the relay"
+                _(
+                    "resume %(relay_id)s: gate %(closed)s (%(token)s) is %(state)s; reopen it with `relay refuse "
+                    "%(closed)s --reopen`%(lacks)s, or stop the relay"
+                )
+                % {
+                    "relay_id": relay_id,
+                    "closed": closed.pk,
+                    "token": closed.token,
+                    "state": _(closed.state),
+                    "lacks": lacks if closed.token == Ask.DONE_UNCONFIRMED else "",
+                }
             )
         record(actor, "resume", now=moment, relay=relay, comment=comment, detail=part)
         approved = [gate for gate in waiting if gate.state == GateState.APPROVED]

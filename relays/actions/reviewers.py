@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from relays.actions.base import (
     Actor,
@@ -38,16 +40,24 @@ def change_group(
     need(actor, roles.ADMINISTER, f"group {name[:60]}")
     check_comment("group", comment)
     if not NAME.fullmatch(name) or name != name.strip():
-        raise Usage(f"group name {name[:80]!r} is not usable: letters, digits, blanks and . _ -, at most 60")
+        raise Usage(
+            _("group name %(name)s is not usable: letters, digits, blanks and . _ -, at most 60")
+            % {"name": repr(name[:80])}
+        )
     if both := sorted(set(add) & set(remove)):
-        raise Usage(f"group {name}: {', '.join(both)} cannot be added and removed at once")
+        raise Usage(
+            _("group %(name)s: %(both)s cannot be added and removed at once") % {"name": name, "both": ", ".join(both)}
+        )
     with transaction.atomic():
         group = ReviewerGroup.objects.select_for_update().filter(name=name).first()
         if group is None and not add:
-            raise Usage(f"group {name}: there is none by that name; name its first members")
+            raise Usage(_("group %(name)s: there is none by that name; name its first members") % {"name": name})
         people = {user.get_username(): user for user in User.objects.filter(username__in=[*add, *remove])}
         if unknown := [one for one in (*add, *remove) if one not in people]:
-            raise NotFound(f"group {name}: no such user: {', '.join(one[:150] for one in unknown[:5])}")
+            raise NotFound(
+                _("group %(name)s: no such user: %(unknown)s")
+                % {"name": name, "unknown": ", ".join(one[:150] for one in unknown[:5])}
+            )
         made = group is None
         group = group or ReviewerGroup.objects.create(name=name)
         before = set(group.members.values_list("username", flat=True))
@@ -56,8 +66,11 @@ def change_group(
         standing = Relay.objects.filter(reviewers=group).exclude(status__in=("done", "stopped"))
         if standing.exists() and not reviewers.names_of(group):
             raise NotLegalNow(
-                f"group {name}: nobody who may review would be left in it, and {standing.count()} relays stand on it; "
-                "add somebody first, or give those relays another group"
+                _(
+                    "group %(name)s: nobody who may review would be left in it, and %(standing)s relays stand on it; "
+                    "add somebody first, or give those relays another group"
+                )
+                % {"name": name, "standing": standing.count()}
             )
         return record(
             actor,
@@ -78,7 +91,7 @@ def choose(name: str) -> ReviewerGroup:
     group = ReviewerGroup.objects.filter(name=name).first() if name.isprintable() else None
     if group is None:
         known = ", ".join(reviewers.groups()[:8]) or "none; an admin makes one with `relay group add NAME USER`"
-        raise NotFound(f"reviewers: no group {name[:60]!r}; known: {known}")
+        raise NotFound(_("reviewers: no group %(name)s; known: %(known)s") % {"name": repr(name[:60]), "known": known})
     return group
 
 
@@ -88,10 +101,26 @@ def check_enough(what: str, group: ReviewerGroup, rules: Policy, owner: str) -> 
     bound = rules.four_eyes and reviewers.binds(owner, everybody)
     able = [name for name in names if not (bound and name == owner)]
     if len(able) < rules.approvals:
-        besides = f", {owner} who started it not counted (four eyes)" if bound and owner in names else ""
+        besides = (
+            _(", %(owner)s who started it not counted (four eyes)") % {"owner": owner}
+            if bound and owner in names
+            else ""
+        )
         raise Usage(
-            f"{what}: {rules.approvals} approval{'s' if rules.approvals > 1 else ''} wanted, and group {group.name} "
-            f"has {len(able)} who may approve{besides}; add members, or choose another group"
+            ngettext(
+                "%(what)s: %(approvals)s approval wanted, and group %(group)s has %(able)s who may "
+                "approve%(besides)s; add members, or choose another group",
+                "%(what)s: %(approvals)s approvals wanted, and group %(group)s has %(able)s who may "
+                "approve%(besides)s; add members, or choose another group",
+                rules.approvals,
+            )
+            % {
+                "what": what,
+                "approvals": rules.approvals,
+                "group": group.name,
+                "able": len(able),
+                "besides": besides,
+            }
         )
 
 
@@ -103,7 +132,7 @@ def give(actor: Actor, relay_id: str, group_name: str, comment: str) -> Decision
     relay = relay_or_refuse(relay_id)
     what = f"reviewers {relay_id}"
     if not comment.strip():
-        raise Usage(f"{what}: a comment is required; say why in --comment")
+        raise Usage(_("%(what)s: a comment is required; say why in --comment") % {"what": what})
     check_comment(what, comment)
     with transaction.atomic():
         lock(relay)
@@ -111,15 +140,23 @@ def give(actor: Actor, relay_id: str, group_name: str, comment: str) -> Decision
             need(actor, roles.REVIEW, what)
             check_member(actor, relay, what)
             if budgets.policy_of(relay).four_eyes and actor.user.pk == relay.owner_id:
-                raise NotPermitted(f"{what}: four eyes: who started it does not choose its reviewers; an admin does")
+                raise NotPermitted(
+                    _("%(what)s: four eyes: who started it does not choose its reviewers; an admin does")
+                    % {"what": what}
+                )
         if relay.final:
-            raise NotLegalNow(f"{what}: it is {relay.status}; nothing is decided on it any more")
+            raise NotLegalNow(
+                _("%(what)s: it is %(status)s; nothing is decided on it any more")
+                % {"what": what, "status": _(relay.status)}
+            )
         group = choose(group_name) if group_name else None
         if group is not None:
             check_enough(what, group, budgets.policy_of(relay), relay.owner.get_username())
         before = relay.reviewers.name if relay.reviewers else ""
         if before == (group.name if group else ""):
-            raise NotLegalNow(f"{what}: {f'group {before}' if before else 'everybody who may review'} decides already")
+            text = _("%(what)s: group %(group)s decides already")
+            everybody = _("%(what)s: everybody who may review decides already")
+            raise NotLegalNow((text if before else everybody) % {"what": what, "group": before})
         decision = record(
             actor,
             "reviewers",
@@ -142,6 +179,9 @@ def check_member(actor: Actor, relay: Relay, what: str) -> None:
         return
     names = ", ".join(reviewers.names_of(group)[:5]) or "nobody who may review: an admin adds somebody"
     raise NotPermitted(
-        f"{what}: only the reviewer group {group.name} decides on {relay.pk}, and user {actor.user.get_username()} "
-        f"is not in it; in it: {names}"
+        _(
+            "%(what)s: only the reviewer group %(group)s decides on %(relay)s, and user %(user)s is not in "
+            "it; in it: %(names)s"
+        )
+        % {"what": what, "group": group.name, "relay": relay.pk, "user": actor.user.get_username(), "names": names}
     )

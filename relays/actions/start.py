@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Length
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from relays.actions import reviewers
@@ -91,8 +92,11 @@ def plan(actor: Actor, request: StartRequest) -> Plan:
     done, pin, held_region, agent = _goal(request)
     if request.watch and done.prose:
         raise Usage(
-            f"start: --watch: done_when is prose ({done.why_prose}), which no store can say holds; "
-            'use clauses such as issues:none open, file:GLOB or cmd:"…"',
+            _(
+                "start: --watch: done_when is prose (%(why_prose)s), which no store can say holds; use clauses "
+                'such as issues:none open, file:GLOB or cmd:"…"'
+            )
+            % {"why_prose": done.why_prose},
             "done_when",
         )
     check_when(request.at)
@@ -102,10 +106,12 @@ def plan(actor: Actor, request: StartRequest) -> Plan:
     try:
         rebaton.check_room(pin, done.text, held_region, snapshot.baton)
     except baton.BatonError as error:
-        raise Usage(f"start: {error}", "objective") from error
+        raise Usage(_("start: %(error)s") % {"error": error}, "objective") from error
     if snapshot.workspace == "in_place" and not place.head_branch:
         raise Usage(
-            f"start: {place.top} has no branch checked out; switch to one, or leave workspace at worktree", "repo"
+            _("start: %(place_top)s has no branch checked out; switch to one, or leave workspace at worktree")
+            % {"place_top": place.top},
+            "repo",
         )
     group = reviewers.choose(request.reviewers) if request.reviewers else None
     if group is not None:
@@ -132,7 +138,7 @@ def _goal(request: StartRequest) -> tuple[donewhen.DoneWhen, objective.Pin, tupl
         registry.UnknownAgent,
         AgentArgError,
     ) as error:
-        raise Usage(f"start: {error}", field) from error
+        raise Usage(_("start: %(error)s") % {"error": error}, field) from error
     return done, pin, held_region, adapter.name
 
 
@@ -142,9 +148,16 @@ def check_when(at: datetime | None) -> None:
         return
     now = timezone.now()
     if at <= now:
-        raise Usage(f"start: --at {at.isoformat()} is over; name a time ahead, or leave it out to start now", "at")
+        raise Usage(
+            _("start: --at %(at)s is over; name a time ahead, or leave it out to start now") % {"at": at.isoformat()},
+            "at",
+        )
     if at > now + FURTHEST:
-        raise Usage(f"start: --at {at.isoformat()} is more than {FURTHEST.days} days ahead; name an earlier one", "at")
+        raise Usage(
+            _("start: --at %(at)s is more than %(days)s days ahead; name an earlier one")
+            % {"at": at.isoformat(), "days": FURTHEST.days},
+            "at",
+        )
 
 
 def start(actor: Actor, request: StartRequest) -> Relay:
@@ -290,27 +303,33 @@ def _create(actor: Actor, relay: Relay, found: Plan, moment: datetime) -> None:
 
 def held_by(holder: str, held_region: Sequence[str], repo: str) -> str:
     """Why a start is refused whose region overlaps another relay's."""
-    return (
-        f"start: {Extra.COLLISION_RISK}: region {' '.join(held_region)} in {repo} overlaps the one that "
-        f"{holder} holds; narrow --region, or wait until {holder} is done or stopped"
+    text = _(
+        "start: %(token)s: region %(region)s in %(repo)s overlaps the one that %(holder)s holds; narrow --region, "
+        "or wait until %(holder)s is done or stopped"
     )
+    return text % {"token": Extra.COLLISION_RISK, "region": " ".join(held_region), "repo": repo, "holder": holder}
 
 
 def _repository(repo: str) -> tuple[git_store.RepoPlace, git_store.GitStore, str]:
     if not repo.strip() or "\0" in repo:
-        raise Usage("start: --repo names no folder; name one inside a git repository", "repo")
+        raise Usage(_("start: --repo names no folder; name one inside a git repository"), "repo")
     try:
         place = git_store.discover(Path(repo))
         if place.bare:
-            raise Usage(f"start: --repo {repo} is a bare repository; name a work tree", "repo")
+            raise Usage(_("start: --repo %(repo)s is a bare repository; name a work tree") % {"repo": repo}, "repo")
         if place.top is None:
-            raise Usage(f"start: --repo {repo} is inside a git folder; name the work tree itself", "repo")
+            raise Usage(
+                _("start: --repo %(repo)s is inside a git folder; name the work tree itself") % {"repo": repo}, "repo"
+            )
         store = git_store.GitStore(place.git_dir, places.shield())
     except StoreUnavailable as error:
         fix = error.fix or "name a folder inside a git repository"
-        raise Usage(f"start: --repo {repo}: {error.evidence}; {fix}", "repo") from error
+        raise Usage(
+            _("start: --repo %(repo)s: %(evidence)s; %(fix)s") % {"repo": repo, "evidence": error.evidence, "fix": fix},
+            "repo",
+        ) from error
     if not place.head_sha:
-        raise Usage(f"start: --repo {repo} has no commit yet; make a first commit", "repo")
+        raise Usage(_("start: --repo %(repo)s has no commit yet; make a first commit") % {"repo": repo}, "repo")
     return place, store, place.head_sha
 
 
@@ -337,9 +356,12 @@ def _repository_table(request: StartRequest, store: git_store.GitStore, tip: str
         text = store.read_file(tip, "dos.toml")
         return dict(policyfile.parse_toml_relay_table(text.decode("utf-8", "replace"))) if text else {}
     except policy.PolicyError as error:
-        raise Usage(f"start: {error}", "policy") from error
+        raise Usage(_("start: %(error)s") % {"error": error}, "policy") from error
     except StoreUnavailable as error:
-        raise Refused(f"start: dos.toml of {request.repo} cannot be read: {error.evidence}") from error
+        raise Refused(
+            _("start: dos.toml of %(repo)s cannot be read: %(evidence)s")
+            % {"repo": request.repo, "evidence": error.evidence}
+        ) from error
 
 
 def start_table(request: StartRequest) -> dict[str, Any]:
@@ -367,7 +389,7 @@ def _policy(request: StartRequest, done: donewhen.DoneWhen, table: Mapping[str, 
         return built
     except policy.PolicyError as error:
         goal = f"done_when is prose ({done.why_prose}): " if done.prose else ""
-        raise Usage(f"start: {goal}{error}", "policy") from error
+        raise Usage(_("start: %(goal)s%(error)s") % {"goal": goal, "error": error}, "policy") from error
 
 
 def next_id(store: git_store.GitStore, moment: datetime) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays.actions.base import Actor, NotLegalNow, Usage, check_comment, lock, need, record, relay_or_refuse
 from relays.core import userfacts
@@ -37,9 +38,12 @@ def add_fact(actor: Actor, relay_id: str, text: str, comment: str = "") -> State
     relay = _relay(actor, relay_id, "fact", comment)
     said = text.strip()
     if not said or not said.isprintable():
-        raise Usage(f"fact {relay_id}: --add must be one line of plain text")
+        raise Usage(_("fact %(relay_id)s: --add must be one line of plain text") % {"relay_id": relay_id})
     if json.loads(rebaton.mirrored({"decision": 10**9, "fact": said})).get("fact") != said:
-        raise Usage(f"fact {relay_id}: --add is too long for a ledger row; keep it under 400 characters")
+        raise Usage(
+            _("fact %(relay_id)s: --add is too long for a ledger row; keep it under 400 characters")
+            % {"relay_id": relay_id}
+        )
     return _change(actor, relay, "fact_add", {"fact": said}, lambda one: one.text == said, comment)
 
 
@@ -49,10 +53,16 @@ def add_pin(actor: Actor, relay_id: str, ref: str, comment: str = "") -> Stated:
     try:
         pointer = parse_pointer(ref.strip())
     except PointerError as error:
-        raise Usage(f"pin {relay_id}: --add {ref[:200]!r}: {error.why}; write it as kind:ref or #n") from error
+        raise Usage(
+            _("pin %(relay_id)s: --add %(ref)s: %(why)s; write it as kind:ref or #n")
+            % {"relay_id": relay_id, "ref": repr(ref[:200]), "why": error.why}
+        ) from error
     verdict, evidence = _judge(relay, pointer)
     if verdict is Verdict.DANGLING:
-        raise Usage(f"pin {relay_id}: {pointer} does not resolve ({evidence}); commit or file it first")
+        raise Usage(
+            _("pin %(relay_id)s: %(pointer)s does not resolve (%(evidence)s); commit or file it first")
+            % {"relay_id": relay_id, "pointer": pointer, "evidence": evidence}
+        )
     changed = {"pin": str(pointer), "verdict": str(verdict)}
     return _change(actor, relay, "pin_add", changed, lambda one: one.pointer == str(pointer), comment)
 
@@ -68,7 +78,10 @@ def remove(actor: Actor, relay_id: str, kind: FactKind, what: str, comment: str 
     found = [one for one in standing.of(relay_id) if one.kind == kind and ref in (one.pointer, one.text)]
     if not found:
         known = ", ".join(one.pointer for one in standing.of(relay_id) if one.kind == kind) or "none"
-        raise Usage(f"{kind} {relay_id}: --remove {named[:200]!r}: no such {kind} stands; standing are: {known}")
+        raise Usage(
+            _("%(kind)s %(relay_id)s: --remove %(named)s: no such %(kind)s stands; standing are: %(known)s")
+            % {"kind": kind, "relay_id": relay_id, "named": repr(named[:200]), "known": known}
+        )
     gone = found[-1]
     changed = {"removed": gone.pointer, **({"fact": gone.text} if gone.text else {})}
     return _change(actor, relay, f"{kind}_remove", changed, None, comment)
@@ -96,13 +109,19 @@ def _change(actor: Actor, relay: Relay, act: str, changed: dict[str, Any], same:
     with transaction.atomic():
         lock(relay)
         if relay.final:
-            raise NotLegalNow(f"{kind} {relay.pk}: it is {relay.status}; no leg follows that could be given it")
+            raise NotLegalNow(
+                _("%(kind)s %(relay)s: it is %(status)s; no leg follows that could be given it")
+                % {"kind": kind, "relay": relay.pk, "status": _(relay.status)}
+            )
         before = standing.of(relay.pk)
         if same is not None:
             if any(one.kind == kind and same(one) for one in before):
                 return Stated(relay.pk, None, before)
             if len(before) >= userfacts.MOST:
-                raise NotLegalNow(f"{kind} {relay.pk}: {len(before)} pins and facts stand, and a seed holds no more")
+                raise NotLegalNow(
+                    _("%(kind)s %(relay)s: %(before)s pins and facts stand, and a seed holds no more")
+                    % {"kind": kind, "relay": relay.pk, "before": len(before)}
+                )
         elif changed["removed"] not in {one.pointer for one in before}:
             return Stated(relay.pk, None, before)  # somebody else took it back meanwhile
         current = Baton.objects.filter(relay=relay, current=True).select_related("leg", "relay").first()
@@ -137,5 +156,6 @@ def _tell(relay: Relay, current: Baton | None, mirror: rebaton.Mirror, moment: d
         rebaton.after_decision(relay, current, mirrors=[mirror], next_action="", answers={}, now=moment)
     except ValueError as error:
         raise NotLegalNow(
-            f"{relay.pk}: its stored baton does not read, so it can carry nothing; stop the relay"
+            _("%(relay)s: its stored baton does not read, so it can carry nothing; stop the relay")
+            % {"relay": relay.pk}
         ) from error

@@ -78,4 +78,4 @@ def _number(text: str, wants: str) -> Decimal:
     try:
         return Decimal(text.replace("$", "").replace(" ", ""))
     except InvalidOperation as error:
-        raise Usage(f"budget: {text[:20]!r}: {wants}") from error
+        raise Usage(_("budget: %(text)s: %(wants)s") % {"text": repr(text[:20]), "wants": wants}) from error

@@ -148,7 +148,10 @@ def _said(form: QueryDict) -> settling.Settling:
     ways = _ways(form)
     for ref, (way, text) in ways.items():
         if text and way != settling.SERVED:
-            raise Usage(f"{ref[:120]}: a text was written, but another way is chosen; choose “I serve it”, or empty it")
+            raise Usage(
+                _("%(ref)s: a text was written, but another way is chosen; choose “I serve it”, or empty it")
+                % {"ref": ref[:120]}
+            )
 
     def chosen(wanted: str) -> list[str]:
         return [ref for ref, (way, _) in ways.items() if way == wanted]
@@ -237,7 +240,9 @@ def _decide(request: HttpRequest, found: GateEpisode, form: QueryDict) -> decidi
     written = form.get("next_own", "").strip()
     chosen = form.get("next", OWN if written else KEEP)
     if written and chosen != OWN:
-        raise Usage("a next action was written, but another is chosen; choose “Write another one”, or empty the line")
+        raise Usage(
+            _("a next action was written, but another is chosen; choose “Write another one”, or empty the line")
+        )
     next_action = written if chosen == OWN else chosen
     if decision == "approve":
         return deciding.approve(
@@ -265,7 +270,7 @@ def _decide(request: HttpRequest, found: GateEpisode, form: QueryDict) -> decidi
             objective=form.get("objective", "").strip() if decision == "refuse" else "",
             reopen=decision == "reopen",
         )
-    raise Refused(f"gate {found.pk}: nothing was decided; press Approve or Refuse")
+    raise Refused(_("gate %(found)s: nothing was decided; press Approve or Refuse") % {"found": found.pk})
 
 
 def _answers(form: QueryDict) -> dict[str, str]:

@@ -237,9 +237,9 @@ def facts(request: HttpRequest, relay_id: str) -> HttpResponse:
     access.require(request, OPERATE)
     do, text = request.POST.get("do", ""), request.POST.get("stated", "")
     try:
-        kind, _, pointer = do.partition(" ")
+        kind, _blank, pointer = do.partition(" ")
         if kind not in ("fact", "pin"):
-            raise Usage(f"{found.pk}: say whether it is a fact or a pin")
+            raise Usage(_("%(found)s: say whether it is a fact or a pin") % {"found": found.pk})
         if pointer:
             userfacts.remove(actor_of(request), found.pk, "pin" if kind == "pin" else "fact", pointer)
         else:

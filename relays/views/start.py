@@ -58,7 +58,7 @@ class Filled:
     def request(self) -> StartRequest:
         """Raises Usage for the first field that could not be read."""
         for field, why in self.problems.items():
-            raise Usage(f"start: {why}", field)
+            raise Usage(_("start: %(why)s") % {"why": why}, field)
         if not self.token:
             raise Usage(f"start: {_('the form has lost its own name; open the page anew, then start')}")
         return StartRequest(

@@ -18,9 +18,12 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 from django.test import Client
+from django.urls import reverse
 from django.utils import translation
 from django.utils.translation import trans_real
 
+from relays.actions import decide
+from relays.actions.base import Actor, NotLegalNow
 from relays.agents import readiness
 from relays.agents.contained import Containment
 from relays.core.coverage import Coverage, over_legs
@@ -28,7 +31,9 @@ from relays.core.faithful import ReadAgain, judge, stored
 from relays.core.verdicts import LegErrors, rot
 from relays.core.vocabulary import Category
 from relays.costs.faithful import as_json
+from relays.models import GateState, RelayStatus
 from relays.reports.sentences import told
+from tests.web_builders import make_gate, make_relay, make_user
 from tests.whole_house import World, build, patterns
 
 pytestmark = [
@@ -235,6 +240,19 @@ def test_a_sentence_of_the_rules_is_told_in_the_language_and_stays_english_for_p
         )
         assert told("as an agent wrote it") == "as an agent wrote it"
     assert told(found.said) == english
+
+
+def test_a_refusal_is_told_in_the_language_and_on_the_command_line_in_english(catalog: Path) -> None:
+    admin = make_user("one-admin", "admin")
+    client = Client(headers={"accept-language": MADE_UP})
+    client.force_login(admin)
+    page = client.post(reverse("users"), {"name": "one-admin", "role": "viewer"}).content.decode()
+    assert "⟦user one-admin: there is one of that name; give them a role in the list⟧" in page
+    gate, actor = make_gate(make_relay(status=RelayStatus.PARKED), state=GateState.REFUSED), Actor(admin)
+    with translation.override(MADE_UP), pytest.raises(NotLegalNow, match="^⟦.* it is ⟦refused⟧, not waiting; .*⟧$"):
+        decide.approve(actor, gate.pk, seen="", comment="go on")
+    with pytest.raises(NotLegalNow, match="^approve [0-9]+: it is refused, not waiting; look at `relay status RLY-"):
+        decide.approve(actor, gate.pk, seen="", comment="go on")
 
 
 def test_a_stored_line_is_told_in_the_language_only_where_its_numbers_still_say_it(catalog: Path) -> None:
