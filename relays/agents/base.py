@@ -52,10 +52,15 @@ class LegContext:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What to start: `argv` in the leg's worktree, with exactly this environment."""
+    """What to start: `argv` in the leg's worktree, with exactly this environment.
+
+    `on_pipes`: it speaks on its stdout alone, so that whatever else an agent's tools say over the leg's socket is no
+    word of it; only the query tool is heard there.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
+    on_pipes: bool = False
 
 
 class Adapter(Protocol):

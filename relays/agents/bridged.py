@@ -73,4 +73,5 @@ class BridgedAdapter:
                 *(f"{key}={value}" for key, value in given_args.items()),
             ),
             environment(ctx, (*env_names(ctx.args.get("env", "")), *self._keeps)),
+            on_pipes=True,
         )

@@ -124,6 +124,7 @@ class Channel:
         self._process: AgentProcess | None = None
         self._attached = False
         self.withheld = Withheld()  # of the agent that speaks here; set before it is attached
+        self.on_pipes = False  # the agent speaks on its stdout alone: over the socket only the query tool is heard
         self._speaker: _Peer | None = None
         self._asked: _Peer | None = None
         self._tool_asks: dict[bytes, _Peer] = {}  # the line that asked -> who waits for its answer
@@ -309,6 +310,8 @@ class Channel:
             peer.deaf = True
         found = peer.lines.feed(data) if data else peer.lines.finish()
         lines = [self.withheld.line(line) for line in found if not self._query(peer, line)]
+        if self.on_pipes and peer.sock is not None and lines:
+            lines, peer.deaf, peer.at_end = [], True, True  # said in the agent's name by something that it started
         for line in lines:
             self._stream.write(line + b"\n")
             self._speaker = peer
@@ -319,6 +322,7 @@ class Channel:
                 self._tool_asks[line] = peer
         if not data:
             peer.at_end = True
+        if peer.at_end:
             self._let_go(peer)
         if peer.waiting:
             self._send(peer)

@@ -67,6 +67,7 @@ def launch(relay: Relay, leg: Leg, claim: Claim, ready: Ready, channel: Channel)
         Leg.objects.filter(pk=leg.pk).update(marker=marker, token_hash=hashlib.sha256(token.encode()).hexdigest())
     agent: AgentProcess | OutlivingAgent
     channel.withheld = Withheld(wanted.env)
+    channel.on_pipes = wanted.on_pipes
     bounds = limits.read(relay.agent_args)
     argv, env, place = list(wanted.argv), dict(wanted.env), Path(relay.worktree)
     if outlives(relay):

@@ -6,7 +6,8 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from relays.agents.bridges.bridge import Bridge, HookCall
+from relays.agents.bridges.bridge import Bridge
+from relays.agents.bridges.hooks import HookCall
 from relays.agents.bridges.line import Line
 from relays.core.events import parse_line
 

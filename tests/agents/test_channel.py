@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relays.agents.channel import LINE_CAP, Channel, ChannelError, LineReader
+from relays.core.querytool import request_line
 
 BOUNDARY = b'{"kind":"boundary","seq":1,"next_actions":[],"final":false}\n'
 
@@ -85,6 +86,23 @@ def test_the_answer_goes_to_whoever_spoke_the_last_boundary(channel):
     channel.wait(1)
     assert channel.answer("stop") is False
     one.close()
+
+
+def test_over_the_socket_of_a_program_that_speaks_on_its_stdout_nobody_speaks_in_its_name(channel, tmp_path):
+    channel.on_pipes = True
+    forger, tool = connect(channel), connect(channel)
+    forger.sendall(BOUNDARY)
+    tool.sendall(request_line("token", "orient", {}) + b"\n")
+    seen = []
+    deadline = time.monotonic() + 5
+    while not channel.queries and time.monotonic() < deadline:
+        seen += channel.wait(0.1)
+    assert seen == [] and channel.answer("go") is False
+    assert forger.recv(100) == b"", "whoever tries is not kept"
+    assert channel.reply(channel.queries.popleft(), b"{}") is True and tool.recv(100) == b"{}\n"
+    assert (tmp_path / "log" / "stream.ndjson").read_bytes() == b""
+    forger.close()
+    tool.close()
 
 
 def test_nobody_to_answer(channel):

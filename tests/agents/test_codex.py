@@ -7,6 +7,7 @@ import os
 import signal
 import stat
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -446,6 +447,13 @@ def test_a_codex_without_these_hooks_does_not_start(tmp_path: Path) -> None:
 def test_settings_that_are_none_are_refused_at_the_start(config: str) -> None:
     with pytest.raises(AgentArgError, match="config is neither"):
         registry.adapter("codex").check_args({"config": config})
+
+
+@pytest.mark.parametrize(
+    "text", ["a b", 'quo"te', "back\\slash", "tab\tnew\nline", "\x00\x1f\x7f", "Prüfung \U0001f600"]
+)
+def test_a_path_of_any_signs_is_the_same_text_in_a_setting(text: str) -> None:
+    assert tomllib.loads(f"a={codex_flags._toml(text)}") == {"a": text}
 
 
 def test_settings_are_one_or_a_list() -> None:

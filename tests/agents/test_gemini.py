@@ -392,6 +392,47 @@ def test_a_repository_that_would_take_the_hold_does_not_start(
         made.start()
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("A=1\nexport GOOGLE_GEMINI_BASE_URL=http://elsewhere\n", "GOOGLE_GEMINI_BASE_URL"),
+        ("  GEMINI_SANDBOX: docker", "GEMINI_SANDBOX"),
+        ("# GEMINI_SANDBOX=docker\nDATABASE_URL=x\nGEMINI_API_KEY=k\n", ""),
+    ],
+)
+def test_variables_of_a_repository_do_not_lead_a_leg_elsewhere(
+    tmp_path: Path, monkeypatch: Any, text: str, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".gemini").mkdir(exist_ok=True)
+    (tmp_path / ".env").write_text("GOOGLE_MAPS_KEY=x\n")
+    (tmp_path / ".gemini" / ".env").write_text(text)
+    assert gemini_home.taken() == (f"the repository's .gemini/.env sets {name}" if name else "")
+    assert gemini_home.settings({}, {}, {}, bounded=True)["advanced"] == {"ignoreLocalEnv": True}
+    assert gemini_home.clash({"advanced": {"ignoreLocalEnv": False}}) == "advanced.ignoreLocalEnv"
+
+
+def test_what_was_changed_in_the_repository_meanwhile_ends_the_leg_before_the_program_runs_again(
+    leg: Leg, tmp_path: Path, monkeypatch: Any
+) -> None:
+    runs: list[object] = []
+    monkeypatch.setattr(leg.bridge, "_run", lambda *run: runs.append(run))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".gemini").mkdir(exist_ok=True)
+    for text in ('{"hooksConfig": {"enabled": false}}', "{"):
+        (tmp_path / ".gemini" / "settings.json").write_text(text)
+        leg.bridge.exit_code = None
+        leg.bridge._again()
+        assert (runs, leg.bridge.exit_code) == ([], 3)
+
+
+def test_its_own_container_is_off(leg: Leg, tmp_path: Path, monkeypatch: Any) -> None:
+    given: dict[str, str] = {}
+    monkeypatch.setattr(leg.bridge, "spawn", lambda _, env, **__: given.update(env))
+    leg.bridge._run([], "")
+    assert given["GEMINI_SANDBOX"] == "false"
+
+
 def test_sign_in_is_linked_and_what_a_run_writes_is_the_legs_own(tmp_path: Path) -> None:
     users = tmp_path / "user"
     (users / "tmp").mkdir(parents=True)

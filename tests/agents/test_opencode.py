@@ -333,8 +333,9 @@ def test_our_configuration_comes_on_top_and_asks_nobody() -> None:
     assert "model" not in made and made["compaction"] == {"auto": False}
     assert made["permission"] == {"*": "allow", "question": "deny"}
     assert made["mcp"]["relay"]["command"] == ["/venv/bin/python", "/a b/manage.py", "relay", "mcp"]  # type: ignore[index]
-    watched = configuration("a/b", "p", [], bounded=False)
+    watched = configuration("a/b", "/leg #1/relay.js", [], bounded=False)
     assert watched["model"] == "a/b" and "mcp" not in watched
+    assert watched["plugin"] == ["file:///leg%20%231/relay.js"], "an address, whatever the folder is called"
     assert "compaction" not in watched, "whoever only watches changes nothing"
 
 

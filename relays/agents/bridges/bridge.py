@@ -14,15 +14,14 @@ import os
 import selectors
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from relays.agents.bridges.hooks import HookCall, HookSocket, is_below, path_beside
 from relays.agents.bridges.line import PATH_CHARS, Line, count, cut
 
 #: the one text by which an agent is told to come to an end; it asks for no recap
@@ -37,30 +36,9 @@ GENTLE: Final = 5.0  # seconds that a program has to end by itself once it was t
 FIRM: Final = 2.0  # seconds after SIGTERM
 LINE_BYTES: Final = 64 * 1024 * 1024  # of one line of a program; a longer one is dropped
 _CHUNK: Final = 1 << 16
+_READS: Final = 64  # of a chunk each, at one time
 
 Fields = Mapping[str, Any]
-
-
-@dataclass(eq=False)
-class HookCall:
-    """One call of a hook of the program, which waits until it is answered. `name`: what its command line says."""
-
-    name: str
-    said: dict[str, Any]
-    _way: socket.socket
-
-    def answer(self, said: Fields | None = None) -> None:
-        """Let the program go on: `said` as JSON, nothing where it has nothing to say."""
-        with contextlib.suppress(OSError):
-            self._way.settimeout(5)
-            self._way.sendall((json.dumps(said) if said else "").encode() + b"\n")
-        self._way.close()
-
-
-@dataclass(eq=False)
-class _Arriving:
-    way: socket.socket
-    held: bytearray = field(default_factory=bytearray)
 
 
 class Bridge:
@@ -77,6 +55,7 @@ class Bridge:
         self.stopping = False
         self.exit_code: int | None = None
         self.popen: subprocess.Popen[bytes] | None = None
+        self.hooks: HookSocket | None = None
         self._selector = selectors.DefaultSelector()
         self._timers: list[tuple[float, Callable[[], None]]] = []
         self._held = bytearray()
@@ -252,45 +231,23 @@ class Bridge:
 
     def hook_command(self, name: str = "") -> list[str]:
         """The command line of a hook that calls us; the first use opens the socket that it comes to."""
-        path = os.path.join(os.path.dirname(self.env["RELAY_SOCKET"]), "h")  # short, private, gone with the leg
+        path = path_beside(self.env["RELAY_SOCKET"])
         if not os.path.exists(path):
-            listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            listener.bind(path)
-            listener.listen(64)
-            listener.setblocking(False)
-            self.watch(listener.fileno(), lambda: self._hook_comes(listener))
+            self.hooks = HookSocket(
+                path, watch=self.watch, forget=self.forget, take=self._hook_calls, may_call=self._may_call
+            )
         program = str(Path(__file__).with_name("hook.py"))
         return [sys.executable, "-I", "-S", program, path, *([name] if name else [])]
 
-    def _hook_comes(self, listener: socket.socket) -> None:
-        try:
-            way, _ = listener.accept()
-        except OSError:
-            return
-        way.setblocking(False)
-        arriving = _Arriving(way)
-        self.watch(way.fileno(), lambda: self._hook_reads(arriving))
-
-    def _hook_reads(self, arriving: _Arriving) -> None:
-        try:
-            data = arriving.way.recv(_CHUNK)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        arriving.held += data
-        # a call ends with its sender's half of the way, or with a NUL where that half cannot be closed alone
-        if data and not arriving.held.endswith(b"\0") and len(arriving.held) < LINE_BYTES:
-            return
-        self.forget(arriving.way.fileno())
-        name, _, body = bytes(arriving.held).rstrip(b"\0").partition(b"\n")
-        try:
-            said = json.loads(body)
-        except (ValueError, RecursionError):
-            said = {}
+    def _hook_calls(self, call: HookCall) -> None:
         self._read_program()  # what it wrote before it called
-        call = HookCall(name.decode("utf-8", "replace"), said if isinstance(said, dict) else {}, arriving.way)
         self.hook(call)
+
+    def _may_call(self, pid: int) -> bool:
+        if self.popen is not None and is_below(pid, self.popen.pid):
+            return True
+        self.complain("a process that does not hang on the program spoke to its hooks; it is not heard")
+        return False
 
     # --- the loop
 
@@ -357,7 +314,7 @@ class Bridge:
         if self.popen is None or self.popen.stdout is None or self.popen.stdout.closed:
             return
         fd = self.popen.stdout.fileno()
-        while True:
+        for _ in range(_READS):  # more than a pipe holds; one that never falls silent keeps us from nothing else
             try:
                 data = os.read(fd, _CHUNK)
             except BlockingIOError:

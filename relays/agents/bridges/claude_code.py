@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from relays.agents.bridges.bridge import STOPPED, Bridge, HookCall, read_object
+from relays.agents.bridges.bridge import STOPPED, Bridge, read_object
+from relays.agents.bridges.hooks import HookCall
+from relays.agents.bridges.line import count
 from relays.agents.outages import NETWORK, OVERLOAD, SIGN_IN, trouble
 
 #: a hook may wait as long as a boundary does: a tool that is waited for, a person's command
@@ -180,7 +182,7 @@ class ClaudeCode(Bridge):
         if name in WRITERS:
             self.file_written(str(asked.get(WRITERS[name]) or ""))
         elif name == "TodoWrite":
-            rows = [row for row in asked.get("todos") or [] if isinstance(row, dict) and row.get("content")]
+            rows = [row for row in _rows(asked.get("todos")) if row.get("content")]
             left = {str(row["content"]) for row in rows if row.get("status") != "completed"}
             for text in sorted(self.todos - left):
                 self.todo(text, False)
@@ -237,7 +239,7 @@ class ClaudeCode(Bridge):
 
     def _later(self, cause: str) -> None:
         """Its own tries are over and nothing was billed: it goes on in the same session once the wait is over."""
-        wait = min(FIRST_WAIT * 2**self.given_up, LONGEST_WAIT)
+        wait = min(FIRST_WAIT * 2 ** min(self.given_up, 10), LONGEST_WAIT)
         self.given_up += 1
         self.retry(cause, wait * 1000)
         self.after(wait, lambda: None if self.stopping else self._say(GO_ON))
@@ -257,7 +259,7 @@ class ClaudeCode(Bridge):
             case "PreToolUse":
                 self._may_run(call)
             case "PostToolBatch" if not said.get("agent_id"):
-                tools = {str(_map(tool).get("tool_use_id")) for tool in said.get("tool_calls") or ()}
+                tools = {str(tool.get("tool_use_id")) for tool in _rows(said.get("tool_calls"))}
                 begun = set(self.background.values())
                 self._when(lambda: not ((tools & self.in_flight.keys()) - begun), lambda: self._batch(call))
             case "Stop":
@@ -366,25 +368,32 @@ def _map(value: object) -> dict[str, Any]:
 
 
 def _blocks(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    content = message.get("content")
-    if isinstance(content, list):
-        yield from (block for block in content if isinstance(block, dict))
+    yield from _rows(message.get("content"))
+
+
+def _rows(value: object) -> list[dict[str, Any]]:
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
 
 
 def _buckets(said: Mapping[str, Any]) -> dict[str, Any]:
     """The program's usage as an event takes it: a cache write that it does not divide is one for five minutes."""
-    whole, parts = said.get("cache_creation_input_tokens"), _map(said.get("cache_creation"))
-    hour = parts.get("ephemeral_1h_input_tokens")
-    five = parts.get("ephemeral_5m_input_tokens")
+    parts = _map(said.get("cache_creation"))
+    whole = _figure(said, "cache_creation_input_tokens")
+    hour, five = _figure(parts, "ephemeral_1h_input_tokens"), _figure(parts, "ephemeral_5m_input_tokens")
     if whole is not None and (whole or 0) > (five or 0) + (hour or 0):
         five = whole - (hour or 0)
     return {
-        "input": said.get("input_tokens"),
-        "cache_read": said.get("cache_read_input_tokens"),
+        "input": _figure(said, "input_tokens"),
+        "cache_read": _figure(said, "cache_read_input_tokens"),
         "cache_write_5m": five if five is not None else whole,
         "cache_write_1h": hour if hour is not None else 0,
-        "output": said.get("output_tokens"),
+        "output": _figure(said, "output_tokens"),
     }
+
+
+def _figure(said: Mapping[str, Any], name: str) -> int | None:
+    """None where it is not said; what is no number is 0."""
+    return None if said.get(name) is None else count(said[name])
 
 
 def _size(content: object) -> int:

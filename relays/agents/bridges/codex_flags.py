@@ -56,7 +56,7 @@ def made(
 def _wanted(model: str, server: Sequence[str], hook: Sequence[str]) -> list[str]:
     program, *rest = server
     names = '["RELAY_SOCKET","RELAY_TOKEN"]'
-    tool = f"{{command={_toml(program)},args={json.dumps(rest)},env_vars={names},{WAITED_FOR}}}"
+    tool = f"{{command={_toml(program)},args=[{','.join(map(_toml, rest))}],env_vars={names},{WAITED_FOR}}}"
     command = f'{{type="command",command={_toml(shlex.join(hook))},timeout={HOOK_SECONDS}}}'
     found = [
         *SWITCHES,
@@ -84,8 +84,8 @@ def _unchanged(env: Mapping[str, str]) -> str:
 
 
 def _toml(text: object) -> str:
-    """A text as a TOML string: JSON's escapes are TOML's."""
-    return json.dumps(str(text), ensure_ascii=True)
+    """A text as a TOML string. JSON's escapes are TOML's, all but the pairs by which it writes an emoji."""
+    return json.dumps(str(text), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def settings(given: str) -> list[str]:

@@ -16,8 +16,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from relays.agents.bridges import codex_flags as flags
-from relays.agents.bridges.bridge import Bridge, HookCall
+from relays.agents.bridges.bridge import Bridge
 from relays.agents.bridges.codex_said import buckets, good, size, status_in
+from relays.agents.bridges.hooks import HookCall
 from relays.agents.outages import trouble
 
 SETTLE: Final = 10.0  # seconds that a hook waits for what was said before it and is still under way

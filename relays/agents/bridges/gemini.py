@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from relays.agents.bridges import gemini_home
-from relays.agents.bridges.bridge import STOPPED, Bridge, HookCall, read_object
+from relays.agents.bridges.bridge import STOPPED, Bridge, read_object
+from relays.agents.bridges.hooks import HookCall
 from relays.agents.outages import SIGN_IN, trouble
 
 HOOKS: Final = ("BeforeModel", "BeforeTool", "AfterTool", "AfterAgent")
@@ -69,9 +70,8 @@ class Gemini(Bridge):
         ours = {event: {"hooks": [{**hook, "timeout": HOOK_MILLISECONDS}]} for event in HOOKS}
         users = Path(self.env.get("GEMINI_CLI_HOME") or self.env.get("HOME") or "/") / ".gemini"
         tool = {"command": server, "args": rest, "env": wanted, "trust": True}
-        own = gemini_home.read(Path(".gemini/settings.json"), "the repository's")
-        if key := gemini_home.clash(own):
-            raise ValueError(f"the repository's .gemini/settings.json sets {key}, so that the leg could not be held")
+        if what := gemini_home.taken():
+            raise ValueError(f"{what}, so that the leg could not be held")
         user = gemini_home.read(users / "settings.json")
         gemini_home.furnish(home, users, gemini_home.settings(user, ours, tool, bounded=self.bounded))
         self.session = str(uuid.uuid4())
@@ -81,6 +81,7 @@ class Gemini(Bridge):
         env = self.own_environment() | {
             "GEMINI_CLI_HOME": str(self.folder / "home"),
             "GEMINI_CLI_NO_RELAUNCH": "true",
+            "GEMINI_SANDBOX": "false",  # a container of its own would be outside of the leg's containment
             "GEMINI_TELEMETRY_ENABLED": "false",
         }
         argv = [self.program, "--output-format", "stream-json", "--yolo", *which]
@@ -334,7 +335,16 @@ class Gemini(Bridge):
             self.exit_code = 0
             return
         self.result, self.answered, self.asked = None, True, True
-        self._run(["--resume", self.session], GO_ON)
+        self.hooked = False  # asked anew: its settings are read anew, and the agent has worked in them since
+        try:
+            what = gemini_home.taken()
+            if not what:
+                self._run(["--resume", self.session], GO_ON)
+                return
+        except (OSError, ValueError) as error:
+            what = str(error)
+        self.complain(f"{what}, so that the leg cannot be held any longer")
+        self.exit_code = 3
 
     def _trouble(self) -> str | None:
         if self.result is None or self.result.get("status") == "success":

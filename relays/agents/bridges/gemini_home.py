@@ -20,6 +20,7 @@ OVER: Final[Mapping[str, Any]] = {
     "privacy": {"usageStatisticsEnabled": False},
     "telemetry": {"enabled": False},
     "ide": {"enabled": False},
+    "advanced": {"ignoreLocalEnv": True},  # what stands in a repository's `.env` is for the repository's own programs
     "security": {"folderTrust": {"enabled": False}},
     "hooksConfig": {"enabled": True, "notifications": False},
     "experimental": {"enableAgents": False},
@@ -33,10 +34,16 @@ UNTOUCHED: Final = (
     "mcp.excluded",
     "experimental.enableAgents",
     "security.folderTrust",
+    "advanced.ignoreLocalEnv",
 )
+#: how the names begin by which a repository's `.gemini/.env`, which the program reads, would send its calls or its work
+#: elsewhere; those of a sign-in the program takes of any folder
+NOT_THEIRS: Final = ("GEMINI_", "GOOGLE_", "CODE_ASSIST_")
+SIGN_IN: Final = frozenset({"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"})
 NEVER: Final = 1_000_000.0  # of the model's window: a share at which no compression can begin
 
 _TOKEN: Final = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_VARIABLE: Final = re.compile(r"^\s*(?:export\s+)?([A-Za-z_]\w*)\s*[=:]", re.MULTILINE)
 _TRAILING: Final = re.compile(r",(\s*[}\]])")
 
 
@@ -66,6 +73,19 @@ def clash(repository: Mapping[str, Any]) -> str:
         if found is not None:
             return name
     return ""
+
+
+def taken() -> str:
+    """What of the repository that the program is about to work in would take the hold from a leg, as the end of a
+    sentence; "" for nothing. Raises ValueError where its settings cannot be read."""
+    if key := clash(read(Path(".gemini/settings.json"), "the repository's")):
+        return f"the repository's .gemini/settings.json sets {key}"
+    try:
+        text = Path(".gemini/.env").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    found = (name for name in _VARIABLE.findall(text) if name.startswith(NOT_THEIRS) and name not in SIGN_IN)
+    return next((f"the repository's .gemini/.env sets {name}" for name in found), "")
 
 
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ def cut(text: object, most: int = TEXT_CHARS) -> str:
 def count(value: object) -> int:
     """A number of tokens or bytes as an event takes it; what is none is 0."""
     good = isinstance(value, (int, float)) and not isinstance(value, bool) and value == value
-    return max(0, min(int(value), TOKENS_MAX)) if good else 0  # type: ignore[call-overload]
+    return int(max(0, min(value, TOKENS_MAX))) if good else 0  # type: ignore[call-overload]
 
 
 class Line:

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from relays.agents import outages
-from relays.agents.bridges.bridge import Bridge, HookCall
+from relays.agents.bridges.bridge import Bridge
+from relays.agents.bridges.hooks import HookCall
 from relays.agents.bridges.line import count, cut
 from relays.agents.bridges.opencode_server import Events, Server, ServerError
 
@@ -47,7 +48,7 @@ def configuration(model: str, plugin: str, mcp: Sequence[str], *, bounded: bool 
         "share": "disabled",
         # nobody sits before it: whatever it asked a person would wait for ever
         "permission": {"*": "allow", "question": "deny"},
-        "plugin": [f"file://{plugin}"],
+        "plugin": [Path(plugin).as_uri()],
     }
     if mcp:  # it inherits the server's environment, and with it the leg's socket and token
         made["mcp"] = {MCP_NAME: {"type": "local", "command": list(mcp), "enabled": True}}
@@ -380,7 +381,7 @@ class OpenCode(Bridge):
 
     def _later(self) -> None:
         """It gave a call up that a wait may bring back: it goes on in the same session once that is over."""
-        wait = min(FIRST_WAIT * 2**self._given_up, LONGEST_WAIT)
+        wait = min(FIRST_WAIT * 2 ** min(self._given_up, 10), LONGEST_WAIT)
         self._given_up += 1
         self.retry(self._cause, wait * 1000)
         self._trouble = self._cause = ""

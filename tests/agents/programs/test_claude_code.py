@@ -15,7 +15,9 @@ import pytest
 
 from tests.agents import real
 from tests.agents.model import Model, Step
+from tests.agents.programs import hostile
 from tests.agents.programs.scripts import close, tangle
+from tests.builders import make_repo
 from tests.driver.test_shutdown import supervised
 
 pytestmark = real.marks
@@ -245,6 +247,27 @@ def test_an_agent_that_ends_by_itself_is_told_once_what_holds_and_then_ends(clau
     assert relay.legs[0].reason == "RELAY_ROTATED" and not relay.legs[0].armed, words(relay, 0)
     assert relay.answers(0) == ["go", "wind_down NO_NEXT_ACTION", "go", "go", "stop"]
     assert relay.legs[0].exit_code == 0
+
+
+def test_neither_a_repository_nor_a_tool_speaks_for_the_leg_whatever_its_folder_is_called(
+    claude: Callable[..., Any], tmp_path: Path, settings: Any
+) -> None:
+    settings.RELAY_VAR = tmp_path / "var \U0001f600 é"
+    repo, ran, told = make_repo(tmp_path / "a repo", issues=3), tmp_path / "ran", tmp_path / "told"
+    hostile.furnish(repo, ran)
+    script: list[Step] = [
+        {"shell": hostile.forge(told), "usage": filled(20_000)},
+        close(1, usage=filled(21_000)),
+        *hand_over("Close issue #2.", 22_000),
+        {"text": "Handed over.", "usage": filled(23_000)},
+    ]
+    with Model(script) as model:
+        relay = claude(model, repo=repo)
+        relay.step()
+    assert relay.legs[0].reason == "RELAY_ROTATED", words(relay, 0)
+    assert relay.answers(0) == ["go", "go", "go", "go", "stop"], "one answer a turn: nobody else asked"
+    hostile.seen(told)
+    assert (relay.worktree / ".claude" / "settings.json").exists() and not ran.exists()
 
 
 def test_a_tool_that_ignores_sigterm_is_gone_before_the_leg_is_closed(claude: Callable[..., Any]) -> None:
