@@ -7,9 +7,10 @@ connection to one judges the resolved network address again (`relays.notices.gua
 import hashlib
 import hmac
 import ipaddress
+import re
 from dataclasses import dataclass
 from typing import Final, Literal
-from urllib.parse import urlsplit
+from urllib.parse import unquote_plus, urlsplit
 
 LONGEST: Final = 2000
 WEBHOOK: Final = frozenset({"https", "http"})
@@ -20,8 +21,11 @@ APPRISE: Final = frozenset(
     "prowl pushdeer rocket rockets sendgrid signal signals signl4 slack smtp2go spike splunk squadcast tgram threema "
     "twilio victorops webex wecombot workflow workflows wxteams zoom zulip".split()
 )
-#: options of Apprise that would weaken what the guard promises
-_REFUSED_OPTIONS: Final = ("redirect=", "verify=", "attach=")
+#: options of Apprise that would weaken what the guard promises, or that name a file of this host to read or keep
+_REFUSED_OPTIONS: Final = frozenset(("redirect", "verify", "attach", "template", "pgp", "pgppub", "pgpprv", "wkd"))
+#: where IPv6 addresses of the public are; an IPv4 address that is written as one of another range is none of them
+_PUBLIC_6: Final = ipaddress.ip_network("2000::/3")
+_PRIVATE_6: Final = ipaddress.ip_network("fc00::/7")
 
 
 class AddressError(ValueError):
@@ -55,12 +59,18 @@ def parse(url: str) -> Address:
             return Address("apprise", scheme, "", f"{scheme}://…")
         raise AddressError("its host or port cannot be read: write https://host/path") from error
     if scheme in APPRISE:
-        if any(option in url.lower() for option in _REFUSED_OPTIONS):
-            raise AddressError("the options redirect, verify and attach are not allowed")
+        if refused := sorted(_options(url) & _REFUSED_OPTIONS):
+            raise AddressError(f"the option {refused[0]} is not allowed")
         return Address("apprise", scheme, host, f"{scheme}://…")
     if not host or parts.username or parts.password or parts.fragment:
         raise AddressError("a webhook is https://host[:port]/path, without a name, a password or a #")
     return Address("webhook", scheme, host, f"{scheme}://{host}{f':{port}' if port else ''}/…"[:200])
+
+
+def _options(url: str) -> set[str]:
+    """The names of an address's options as Apprise reads them, of each `?` that it may take for the first."""
+    pairs = re.split(r"[?&;]", url)[1:]
+    return {unquote_plus(pair.partition("=")[0]).strip().lower() for pair in pairs}
 
 
 def digest(url: str) -> str:
@@ -84,6 +94,8 @@ def allowed_address(text: str, private: bool) -> bool:
             inner = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
         if inner is not None:
             return allowed_address(str(inner), private)
+        if found not in _PUBLIC_6 and not found.is_loopback and found not in _PRIVATE_6:
+            return False
     if found.is_link_local or found.is_multicast or found.is_unspecified or (found.version == 4 and found.is_reserved):
         return False
     if found.is_loopback or found.is_private:

@@ -29,6 +29,8 @@ def test_an_address_is_a_webhook_or_a_service_and_shows_no_secret(url: str, kind
         *["file:///etc/passwd", "gopher://host", "json://host/", "xml://host", "form://h", "syslog://", "dbus://"],
         *["https://host/\nX: y", "https://host/ a", "https://h\N{LATIN SMALL LETTER O WITH DIAERESIS}st/"],
         *["slack://A/B/C?redirect=yes", "gotify://h/t?verify=no", "https://host/" + "a" * 2000],
+        *["ntfys://h/t?verif%79=no", "ntfys://h/t?a=b&VERIFY=no", "mailtos://u:p@h?x=1&pgppub=/etc/passwd"],
+        *["workflows://h/w/s/?template=/etc/passwd", "ntfys://h/t?attac%68=/etc/passwd", "mailtos://u@h?%70gp=sign"],
     ],
 )
 def test_whatever_else_is_refused_and_the_refusal_tells_no_secret(url: str) -> None:
@@ -64,6 +66,17 @@ def test_the_setting_allows_private_networks(text: str) -> None:
 )
 def test_link_local_multicast_and_what_is_no_address_are_never_allowed(text: str) -> None:
     assert not notify.allowed_address(text, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *["64:ff9b:1::7f00:1", "64:ff9b:1::a9fe:a9fe", "::ffff:0:127.0.0.1", "::ffff:0:169.254.169.254"],
+        *["::127.0.0.1", "::169.254.169.254", "fec0::1", "100::1", "4000::1"],
+    ],
+)
+def test_an_address_in_another_dress_is_never_taken_for_a_public_one(text: str) -> None:
+    assert not notify.allowed_address(text, False) and not notify.allowed_address(text, True)
 
 
 def test_the_signature_is_an_hmac_over_the_timestamp_and_the_body() -> None:
