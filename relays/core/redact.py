@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 _WORD = r"(?<![A-Za-z0-9_])"
-_NAME = (
-    r"[A-Za-z0-9_.\-]{0,60}(?:password|passwd|passphrase|secret|token|api_?key|access_?key|private_?key|credential)s?"
-)
+_WORDS = r"(?:password|passwd|passphrase|secret|token|(?:api|access|private)[_-]?key|credential)s?"
+_NAME = r"[A-Za-z0-9_.\-]{0,60}" + _WORDS
 
 #: kind, and what of a match is the secret: the group `s`, else all of it
 _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -47,12 +46,13 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
             r"https://(?:hooks\.slack\.com/(?:services|workflows)|discord(?:app)?\.com/api/webhooks)/(?P<s>[^\s'\"<>]+)"
         ),
     ),
-    # NAME=value, "name": "value", --name value: the value, whatever it is
+    # NAME=value, "name": "value", --name value: the value, whatever it is. What stands before the word in its name is
+    # not looked at: a line of dashes would be tried at each of them. A text may end within the quotes
     (
         "value",
         re.compile(
-            rf"(?<![A-Za-z0-9_])(?:--)?{_NAME}[\"']?\s{{0,3}}(?:[:=]\s{{0,3}}|(?<=[a-z])\s(?=[\"'A-Za-z0-9+/_-]{{12,}}(?:\s|$)))"
-            r"(?:\"(?P<d>(?:[^\"\\\n]|\\.){4,})\"|'(?P<q>[^'\n]{4,})'|(?P<s>[^\s\"',;)}\]&]{6,}))",
+            rf"{_WORDS}[\"']?\s{{0,3}}(?:[:=]\s{{0,3}}|(?<=[a-z])\s(?=[\"'A-Za-z0-9+/_-]{{12,}}(?:\s|$)))"
+            r"(?:\"(?P<d>(?:[^\"\\\n]|\\.){4,})(?:\"|(?=\\?(?:\n|\Z)))|'(?P<q>[^'\n]{4,})'|(?P<s>[^\s\"',;)}\]&]{6,}))",
             re.IGNORECASE,
         ),
     ),

@@ -125,7 +125,11 @@ def clean_query(values: dict[str, str]) -> Query:
     for name in ("since", "until"):
         text = word(name, 24)
         try:
-            days[name] = date.fromisoformat(text).isoformat() if text else ""
+            found = date.fromisoformat(text) if text else None
+            # the ends of the calendar have no midnight in every zone
+            if found is not None and not 1 < found.year < 9999:
+                raise ValueError
+            days[name] = found.isoformat() if found else ""
         except ValueError:
             days[name] = ""
             problems.append(_("%(name)s %(text)r is no day; write it as 2026-11-30") % {"name": name, "text": text})

@@ -27,9 +27,10 @@ FILES: Final = {"stream": STREAM, "stderr": "stderr.log"}
 LINES: Final = 120  # that a page shows at first, and that a change hands over
 MORE: Final = 400  # that are asked for at once
 BYTES: Final = 256 << 10  # read at once
+LONGEST: Final = 2 << 20  # bytes of a line that is taken away whole
 WIDTH: Final = 600  # characters of a line
 BEFORE: Final = 16 << 10  # bytes before a stretch in which a key may have begun
-_BEGUN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?![\s\S]*-----END )")
+_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _NAMES_A_SECRET = re.compile(r".*(?:PASSWORD|PASSWD|SECRET|TOKEN|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIAL)S?", re.I)
 
 
@@ -92,7 +93,7 @@ def after(file: Path, offset: int, *, lines: int = MORE) -> Chunk:
     whole = raw.rfind(b"\n") + 1
     if not whole and len(raw) == BYTES:
         whole = len(raw)  # a line longer than what is read: its beginning is shown
-    return _chunk(raw[:whole], offset, size, bool(_BEGUN.search(_text(before))), lines)
+    return _chunk(raw[:whole], offset, size, _begun(_text(before)), lines)
 
 
 def before(file: Path, offset: int, *, lines: int = MORE) -> Chunk:
@@ -107,19 +108,31 @@ def before(file: Path, offset: int, *, lines: int = MORE) -> Chunk:
 
 
 def whole(file: Path) -> Iterator[str]:
-    """All of it as text, redacted, piece by piece."""
+    """All of it as text, redacted, piece by piece; of a line longer than LONGEST that it was left out."""
     offset = 0
     while True:
         size = _size(file)
         if size is None or offset >= size:
             return
-        lead = min(offset, BEFORE)
-        raw = _read(file, offset - lead, lead + BYTES)
-        piece = raw[lead:]
-        end = piece.rfind(b"\n") + 1 or len(piece)
-        begun = bool(_BEGUN.search(_text(raw[:lead])))
-        yield "".join(f"{text}\n" for _at, text, _record in _redacted(piece[:end], 0, begun))
-        offset += end
+        lead, count = min(offset, BEFORE), BYTES
+        while True:  # up to the end of a line: a secret that is cut in two is not found in either
+            raw = _read(file, offset - lead, lead + count)
+            piece = raw[lead:]
+            end = piece.rfind(b"\n") + 1
+            if end or len(piece) < count or count >= LONGEST:
+                break
+            count *= 2
+        begun = _begun(_text(raw[:lead]))
+        if end or len(piece) < count:
+            yield "".join(f"{text}\n" for _at, text, _record in _redacted(piece[: end or len(piece)], 0, begun))
+            if not end:  # the last line, as far as it is written
+                return
+            offset += end
+            continue
+        yield f"[left out: a line of more than {LONGEST} bytes]\n"
+        while (skipped := _read(file, offset, BYTES)) and b"\n" not in skipped:
+            offset += len(skipped)
+        offset += skipped.find(b"\n") + 1
 
 
 def as_json(chunk: Chunk, running: bool) -> dict[str, object]:
@@ -169,6 +182,11 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "replace")
 
 
+def _begun(text: str) -> bool:
+    """Whether a key begins there that does not end there."""
+    return _BEGIN.search(text, text.rfind("-----END ") + 1) is not None
+
+
 def _chunk(raw: bytes, offset: int, size: int, begun: bool, most: int) -> Chunk:
     lines: list[Line] = []
     end = offset + len(raw)
@@ -190,7 +208,7 @@ def _redacted(raw: bytes, offset: int, begun: bool) -> Iterator[tuple[int, str, 
             key = "-----END " not in text
             shown, record = "[redacted: private key]", None
         else:
-            key = bool(_BEGUN.search(text))
+            key = _begun(text)
             shown, record = _own(redact(text)), None
             if text.startswith("{"):
                 try:

@@ -1,6 +1,7 @@
 """Secrets of the known shapes go, everything else stays."""
 
 import re
+import time
 
 import pytest
 from hypothesis import given
@@ -115,3 +116,20 @@ def test_a_record_that_is_deeper_than_anyone_writes_is_cut() -> None:
     for _ in range(500):
         deep = [deep]
     assert "[left out: too deep]" in str(redact_record(deep)) and "A1b2" not in str(redact_record(deep))
+
+
+@pytest.mark.parametrize("piece", ["-", ".", "a-", "token", "-----BEGIN PRIVATE KEY-----\n", "secret='", "x://y:"])
+def test_a_line_of_anything_costs_time_in_proportion_to_its_length(piece: str) -> None:
+    text = piece * (256 * 1024 // len(piece))
+    begun = time.thread_time()
+    redact(text)
+    assert time.thread_time() - begun < 2.5, "every look at a leg's log reads so much"
+
+
+def test_a_name_of_any_length_names_its_secret() -> None:
+    assert redact("--" + "my-" * 40 + "api-key=hunter2hunter2") == "--" + "my-" * 40 + "api-key=[redacted: value]"
+
+
+@pytest.mark.parametrize("before", ["x-api-key: ", "--api-key ", '"access-key": "', "api-key=", "privateKey="])
+def test_a_name_is_written_with_a_dash_too(before: str) -> None:
+    assert "hunter2hunter2" not in redact(f"{before}hunter2hunter2")

@@ -64,6 +64,24 @@ def test_secrets_are_gone_before_a_line_is_shortened(file: Path, line: str) -> N
     assert "[redacted" in shown
 
 
+@pytest.mark.parametrize("cut", [4, 20, 36])
+def test_a_secret_in_a_line_longer_than_what_is_read_at_once_is_not_torn(file: Path, cut: int) -> None:
+    begin = '{"kind":"x","text":"'
+    filler = "." * (leglog.BYTES - len(begin) - 1 - cut)
+    file.write_text(f'{begin}{filler} {SECRET} end"}}\nnext\n')
+    shown = "".join(leglog.whole(file))
+    assert SECRET[: max(cut, 6)] not in shown and SECRET[min(cut, 30) :] not in shown
+    assert shown.endswith(' [redacted: token] end"}\nnext\n') and shown.count("\n") == 2
+
+
+def test_a_line_that_never_ends_is_left_out_and_what_follows_is_not(file: Path) -> None:
+    file.write_text("one\n" + "x" * (leglog.LONGEST + 10) + f" {SECRET}\ntwo\nthree")
+    pieces = list(leglog.whole(file))
+    assert "".join(pieces) == f"one\n[left out: a line of more than {leglog.LONGEST} bytes]\ntwo\nthree\n"
+    file.write_text("x" * (leglog.LONGEST + 10))
+    assert "".join(leglog.whole(file)).startswith("[left out")
+
+
 def test_a_key_of_many_lines_is_gone_wherever_the_reading_begins(file: Path) -> None:
     file.write_text("\n".join(["before", *KEY, "after"]) + "\n")
     lengths = [0]

@@ -102,7 +102,7 @@ def test_filters(client_of: Clients, relays: tuple[Relay, Relay]) -> None:
     assert "<option selected>rae</option>" in text and 'value="2026-11-02"' in text
 
 
-@pytest.mark.parametrize("day", ["2026-13-45", "yesterday", "2026-11-02T00:00"])
+@pytest.mark.parametrize("day", ["2026-13-45", "yesterday", "2026-11-02T00:00", "9999-12-31", "0001-01-01"])
 def test_a_day_that_is_none_is_said_and_not_dropped_in_silence(client_of: Clients, relays: object, day: str) -> None:
     manager = client_of("manager")
     text = page(manager, since=day)
