@@ -286,9 +286,9 @@ async def stream(listener: Listener, at: Hub, viewer: Viewer, keep_alive: float 
         loop = asyncio.get_running_loop()
         check_at = loop.time() + keep_alive
         while True:
-            try:
+            with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(listener.woken.wait(), max(check_at - loop.time(), 0.01))
-            except TimeoutError:
+            if loop.time() >= check_at:  # also for one that reads so slowly that there is always news
                 why = await at.ask(why_not, viewer)
                 if why:
                     yield line("bye", why=why)
@@ -296,6 +296,7 @@ async def stream(listener: Listener, at: Hub, viewer: Viewer, keep_alive: float 
                 check_at = loop.time() + keep_alive
                 # a comment keeps proxies awake; scripts cannot see it, so the page gets an event too
                 yield b": keep-alive\n" + line("alive")
+            if not listener.woken.is_set():
                 continue
             topics = listener.take()
             # the regions first: who hears of a change asks only for what it was not given

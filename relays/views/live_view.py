@@ -23,6 +23,11 @@ from relays.views.visible import only_visible
 MOST_TOPICS = 20
 MOST_REGIONS = 16
 REGION = 400  # characters of its address
+#: pages that have regions. All others would be made whole, in the one thread that serves everybody's regions
+PAGES = frozenset(
+    "baton decisions fleet_cost gate health imports leg maintenance maintenance_act needs_you relay relay_cost relays "
+    "session session_cost sessions".split()
+)
 _TOPIC = re.compile(
     r"inbox|relays|audit|notices|maintenance|(?:relay|cost):[A-Za-z0-9._-]{1,60}|sessions|(?:session|import|cost:session):[0-9]{1,18}|cost"
 )
@@ -58,13 +63,16 @@ def asked_regions(request: HttpRequest) -> tuple[str, ...]:
     found = []
     for address in dict.fromkeys(request.GET.getlist("r")[:MOST_REGIONS]):
         parts = urlsplit(address) if len(address) <= REGION else None
-        if parts is None or parts.scheme or parts.netloc or "part" not in QueryDict(parts.query):
+        if parts is None or parts.scheme or parts.netloc:
+            continue
+        asked = QueryDict(parts.query)
+        if "part" not in asked or "format" in asked:
             continue
         try:
             match = resolve(parts.path)
         except Resolver404:
             continue
-        if match.func.__module__.startswith("relays.views.") and match.func is not live:
+        if match.url_name in PAGES:
             found.append(address)
     return tuple(found)
 

@@ -170,6 +170,26 @@ def test_a_stream_ends_for_who_may_not_look_any_more(client_of: ClientOf) -> Non
     assert "not active" in why_not(viewer)
 
 
+def test_one_that_reads_slowly_is_looked_at_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "why_not", lambda viewer: "this account is not active any more")
+
+    async def run() -> None:
+        hub = Hub(Numbers().read, FEW)
+        listener = hub.join(1, frozenset({"inbox"}))
+        content = stream(listener, hub, Viewer(1, "", "", frozenset()), 3 * FEW)
+        got = [await anext(content)]
+        for _ in range(8):  # whenever it comes back there is news
+            listener.tell(frozenset({"inbox"}))
+            await asyncio.sleep(FEW)
+            try:
+                got.append(await asyncio.wait_for(anext(content), 3))
+            except StopAsyncIteration:
+                break
+        assert b"event: bye" in got[-1] and not hub.listeners
+
+    asyncio.run(run())
+
+
 # ---- over HTTP ----
 
 
@@ -314,7 +334,8 @@ def test_regions_are_parts_of_our_pages_as_this_viewer_may_see_them(client_of: C
     request = client.get(f"/relays/{relay.pk}/?part=head").wsgi_request
     request.GET = QueryDict(
         f"r=/relays/{relay.pk}/?part=kpis&r=/relays/nobody/?part=kpis&r=//elsewhere/?part=a&r=/healthz&r=/live/?part=a"
-        f"&r=/relays/{relay.pk}/&r=/nowhere/?part=a"
+        f"&r=/relays/{relay.pk}/&r=/nowhere/?part=a&r=/start/?part=a%26repo=/&r=/users/?part=a"
+        f"&r=/relays/{relay.pk}/%3Fpart=kpis%26format=text"
     )
     assert live_view.asked_regions(request) == (f"/relays/{relay.pk}/?part=kpis", "/relays/nobody/?part=kpis")
     look = live_view.look_of(request, live_view.viewer_of(request))
