@@ -1,8 +1,10 @@
 """Sending one notice to one channel: a signed POST, or a service of Apprise. It answers with what came back."""
 
+import contextlib
 import http.client
 import json
 import re
+import socket
 import ssl
 import threading
 import time
@@ -83,21 +85,25 @@ def _webhook(url: str, channel: Channel, notice: Notice, number: int) -> Answer:
         link = http.client.HTTPSConnection(host, parts.port, timeout=CONNECT, context=ssl.create_default_context())
     else:
         link = http.client.HTTPConnection(host, parts.port, timeout=CONNECT)
-    late = threading.Event()
+    late, opened = threading.Event(), list[socket.socket]()
 
     def end() -> None:
-        # an answer that comes one byte at a time would keep a worker for ever
+        # an answer that comes one byte at a time would keep a worker for ever; to close it would not end who reads it
         late.set()
-        if link.sock is not None:
-            link.sock.close()
+        for one in opened:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(one, socket.SHUT_RDWR)
 
     timer = threading.Timer(WHOLE, end)
     timer.daemon = True
     timer.start()
     try:
-        link.request("POST", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), body, headers)
-        response = link.getresponse()
-        said = response.read(_DRAWN).decode("utf-8", "replace")
+        link.connect()
+        opened.append(link.sock)
+        if not late.is_set():
+            link.request("POST", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), body, headers)
+            response = link.getresponse()
+            said = response.read(_DRAWN).decode("utf-8", "replace")
     except (OSError, ValueError, AttributeError, http.client.HTTPException) as error:
         if late.is_set():
             raise TimeoutError from error
@@ -105,6 +111,8 @@ def _webhook(url: str, channel: Channel, notice: Notice, number: int) -> Answer:
     finally:
         timer.cancel()
         link.close()
+    if late.is_set():
+        raise TimeoutError
     text = f"HTTP {response.status} {response.reason}".strip() + (f": {said}" if said.strip() else "")
     if 200 <= response.status < 300:
         return Answer(True, text)

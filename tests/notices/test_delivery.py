@@ -1,8 +1,10 @@
 """Notices: written with what they tell, delivered once to each channel, signed, retried, and never led inside."""
 
+import contextlib
 import hashlib
 import hmac
 import json
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
@@ -210,6 +212,25 @@ def test_a_slow_receiver_is_given_up(receiver: Receiver, private: None, monkeypa
     receiver.wait = 0.5
     answer = delivery.test(channel_to(receiver.url).channel, "me")
     assert not answer.sent and "no answer" in answer.text
+
+
+def test_an_answer_that_drips_is_given_up(private: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sending, "WHOLE", 0.4)
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+
+        def drip() -> None:
+            link, _ = server.accept()
+            with link, contextlib.suppress(OSError):
+                for sign in b"HTTP/1.1 200 OK\r\nContent-Length: 60\r\n\r\n" + b"x" * 60:
+                    link.sendall(bytes([sign]))
+                    time.sleep(0.03)
+
+        dripping = pool.submit(drip)
+        begun = time.monotonic()
+        answer = delivery.test(channel_to(f"http://127.0.0.1:{server.getsockname()[1]}").channel, "me")
+        took = time.monotonic() - begun
+        assert not answer.sent and "no answer" in answer.text and took < 1.5
+        dripping.result(5)
 
 
 def test_a_test_is_sent_at_once_shown_and_a_double_press_is_one(receiver: Receiver, private: None) -> None:
