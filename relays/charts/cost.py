@@ -13,13 +13,13 @@ from django.utils.translation import gettext_noop
 from relays.charts.drawing import Drawing, bar, scatter
 from relays.charts.flat import axis, hline, k, note, var
 from relays.reports.compared import Bust, Compared, Faithful, LegMoney, Sensitive, Series
-from relays.reports.figures import whole
+from relays.reports.figures import places, whole
 
 #: bucket of a leg's money -> word and colour, the same in every chart of money
 BUCKETS = (
     ("cache_read", gettext_noop("cache read"), "b1"),
     ("cache_write", gettext_noop("cache write"), "b2"),
-    ("output", "output", "b3"),
+    ("output", gettext_noop("output"), "b3"),
     ("input", gettext_noop("uncached input"), "b4"),
 )
 #: legs or boundaries that a chart shows, as many as are kept: four traces of them are 4,000 points
@@ -75,7 +75,7 @@ def cumulative(data: Series, base: str, own: str, calls: str) -> Drawing:
                 fillcolor=var("band"), line={"width": 0, "color": "rgba(0,0,0,0)"}, hoverinfo="skip", name="band",
             )
         )  # fmt: skip
-    places = _places(top)
+    said = _("call %(n)s · %(money)s") % {"n": "%{x:,}", "money": f"$%{{y:,.{_places(top)}f}}"}
     for y, name, words, line in (
         (data.base, base, "SIMULATED", {"color": var("base"), "width": 1.75, "dash": "dot"}),
         (data.observed, own, "OBSERVED", {"color": var("leg-a"), "width": 2.5}),
@@ -84,7 +84,7 @@ def cumulative(data: Series, base: str, own: str, calls: str) -> Drawing:
             fig.add_trace(
                 scatter(
                     x=list(data.x), y=list(y), mode="lines" if len(y) > 1 else "markers", name=name, line=line,
-                    hovertemplate=f"{name}<br>call %{{x:,}} · $%{{y:,.{places}f}}<extra>{words}</extra>",
+                    hovertemplate=f"{name}<br>{said}<extra>{words}</extra>",
                 )
             )  # fmt: skip
     notes = []
@@ -181,20 +181,21 @@ def tornado(data: Sequence[Sensitive], at: Decimal, label: dict[str, str]) -> Dr
 def break_even(line: Sequence[tuple[int, Decimal]], measured: int | None, even: int | None) -> Drawing:
     """What is saved over the tokens that a fresh leg re-reads; the cross is where the relay begins to lose."""
     fig = Drawing()
-    x, y = [float(one) for one, _ in line], [float(money) for _, money in line]
+    x, y = [float(one) for one, _money in line], [float(money) for _one, money in line]
     top = max([abs(value) for value in y], default=1.0)
+    said = {"tokens": "%{x:,}", "money": f"$%{{y:,.{_places(top)}f}}"}
     fig.add_trace(
         scatter(
             x=x, y=y, mode="lines", line={"color": var("leg-a"), "width": 2},
-            hovertemplate=f"%{{x:,}} tokens re-read · saved $%{{y:,.{_places(top)}f}}<extra>SIMULATED</extra>",
+            hovertemplate=_("%(tokens)s tokens re-read · saved %(money)s") % said + "<extra>SIMULATED</extra>",
         )
     )  # fmt: skip
     notes = []
     right = max(x, default=1.0)
     loses = even is not None and measured is not None and measured > even
     for at, money, words, colour, symbol in (
-        (measured, _on(line, measured), "now", "leg-a", "circle"),
-        (even, 0.0, "break-even", "bad", "x"),
+        (measured, _on(line, measured), _("now"), "leg-a", "circle"),
+        (even, 0.0, _("break-even"), "bad", "x"),
     ):
         if at is None or money is None or at > right:
             continue
@@ -205,7 +206,7 @@ def break_even(line: Sequence[tuple[int, Decimal]], measured: int | None, even: 
             )
         )  # fmt: skip
         # the line falls: above it on the right and below it on the left there is room
-        above = at < 0.6 * right and not (words == "now" and loses and at > 0.25 * right)
+        above = at < 0.6 * right and not (colour == "leg-a" and loses and at > 0.25 * right)
         place = (
             {"xanchor": "left", "xshift": 10, "yshift": 12}
             if above
@@ -249,13 +250,14 @@ def per_leg(data: Sequence[LegMoney], word: str = "leg") -> Drawing:
     fig = Drawing()
     x = [one.leg for one in data]
     top = max([float(one.total) for one in data], default=0.0)
+    told = f"$%{{y:,.{_places(top)}f}}"
     for field, words, colour in BUCKETS:
         fig.add_trace(
             bar(
-                x=x, y=[float(getattr(one, field)) for one in data], name=words,
+                x=x, y=[float(getattr(one, field)) for one in data], name=_(words),
                 marker={"color": var(colour), "line": {"width": 0.5 if len(data) < 80 else 0, "color": var("surface")}},
                 customdata=[one.name for one in data],
-                hovertemplate=f"{word} %{{customdata}} · {words}<br>$%{{y:,.{_places(top)}f}}<extra>OBSERVED</extra>",
+                hovertemplate=f"{word} %{{customdata}} · {_(words)}<br>{told}<extra>OBSERVED</extra>",
             )
         )  # fmt: skip
     fig.update_layout(
@@ -276,7 +278,9 @@ def peaks(data: Sequence[LegMoney], base: int | None, word: str, name: str) -> D
         bar(
             x=[one.leg for one in known], y=[one.peak for one in known], name="peak", marker={"color": var("leg-b")},
             customdata=[one.name for one in known],
-            hovertemplate=f"{word} %{{customdata}}<br>%{{y:,}} resident tokens at its peak<extra>OBSERVED</extra>",
+            hovertemplate=f"{word} %{{customdata}}<br>"
+            + _("%(tokens)s resident tokens at its peak") % {"tokens": "%{y:,}"}
+            + "<extra>OBSERVED</extra>",
         )
     )  # fmt: skip
     shapes, notes = [], []
@@ -313,8 +317,12 @@ def busts(data: Sequence[Bust], word: str) -> Drawing:
         bar(
             x=list(range(1, len(data) + 1)), y=[one.tokens for one in data], name=_("cache-bust tokens"),
             customdata=[[one.leg, one.turn] for one in data], marker={"color": var("b2")},
-            hovertemplate=f"{word} %{{x}}, into leg %{{customdata[0]}} at call %{{customdata[1]:,}}<br>"
-            "%{y:,} tokens written again<extra></extra>",
+            hovertemplate=_("%(word)s %(n)s, into leg %(leg)s at call %(call)s<br>%(tokens)s tokens written again")
+            % {
+                "word": word, "n": "%{x}", "leg": "%{customdata[0]}", "call": "%{customdata[1]:,}",
+                "tokens": "%{y:,}",
+            }
+            + "<extra></extra>",
         )
     )  # fmt: skip
     fig.update_layout(
@@ -333,18 +341,19 @@ def faithful(data: Faithful) -> Drawing:
     known = [(count - nth, words, share, n) for nth, (words, share, n) in enumerate(data.rows) if share is not None]
     fig.add_trace(
         bar(
-            x=[100 * share for _, _, share, _ in known], y=[y for y, _, _, _ in known], orientation="h", width=0.34,
-            marker={"color": var("leg-b")}, text=[f"{words}, n = {n:,}" for _, words, _, n in known],
+            x=[100 * share for _y, _words, share, _n in known], y=[y for y, *_more in known],
+            orientation="h", width=0.34, marker={"color": var("leg-b")},
+            text=[f"{_(words)}, n = {whole(n)}" for _y, words, _share, n in known],
             textposition="none", hovertemplate="%{text}<br>%{x:.1f} %<extra>OBSERVED</extra>",
         )
     )  # fmt: skip
     notes = []
     for nth, (words, share, n) in enumerate(data.rows):
-        told = _("not yet") if share is None else f"{100 * share:.1f} %, n = {n:,}"
+        told = _("not yet") if share is None else f"{places(100 * share, 1)} %, n = {whole(n)}"
         at = {"x": 0 if share is None else 100 * share, "y": count - nth, "xanchor": "left", "xshift": 5}
         for name in ("wide", "narrow"):  # words stand above their bar: they are longer than a margin
             notes.append(note(name, told, "ink-2", **at))
-            notes.append(note(name, words, "ink", xref="paper", x=0, xanchor="left", y=count - nth, yshift=22))
+            notes.append(note(name, _(words), "ink", xref="paper", x=0, xanchor="left", y=count - nth, yshift=22))
     fig.update_layout(
         **layout(
             annotations=notes, margin={"l": 18, "r": 14, "t": 10, "b": 30},
@@ -382,7 +391,7 @@ def words_of(data: Compared, what: str) -> str:
             _("Peak context of each leg; the fullest is %(name)s with %(peak)s tokens.")
             % {"name": full.name, "peak": whole(full.peak or 0)}
             if full
-            else "None."
+            else _("None.")
         )
     if what == "busts":
         most = max(data.busts, key=lambda one: one.tokens, default=None)
@@ -390,11 +399,12 @@ def words_of(data: Compared, what: str) -> str:
             _("Tokens written again at %(busts)s boundaries, %(tokens)s at most.")
             % {"busts": whole(len(data.busts)), "tokens": whole(most.tokens)}
             if most
-            else "None."
+            else _("None.")
         )
     if what == "faithful":
         rows = (
-            f"{words} {'not yet' if at is None else f'{100 * at:.1f} %'} of {n:,}"
+            _("%(words)s %(share)s of %(n)s")
+            % {"words": _(words), "share": _("not yet") if at is None else f"{places(100 * at, 1)} %", "n": whole(n)}
             for words, at, n in data.faithful.rows
         )
         return "; ".join(rows) + "."

@@ -18,6 +18,8 @@ from relays.reports.figures import whole
 from relays.reports.session import BoundaryMark, Graph, Point
 
 CALLOUTS = 8
+#: where a hovered point says its call and its tokens
+HOVERED = {"n": "%{x:,}", "tokens": "%{y:,}"}
 
 
 def figure(data: Graph) -> go.Figure:
@@ -117,20 +119,21 @@ def _observed(points: Sequence[Point]) -> Iterator[dict[str, Any]]:
             y.append(point.tokens)
         if x:
             words = _(" · copied, counted in another session") if copied else ""
+            said = _("call %(n)s<br>%(tokens)s resident tokens") % HOVERED
             yield _scatter(
                 x=x, y=y, mode="lines+markers" if len(points) < 3 else "lines", name=name,
                 line={"color": var(colour), "width": 1.4 if copied else 2}, marker={"size": 4, "color": var(colour)},
                 opacity=0.6 if copied else 1,
-                hovertemplate=f"call %{{x:,}}<br>%{{y:,}} resident tokens{words}<extra></extra>",
+                hovertemplate=f"{said}{words}<extra></extra>",
             )  # fmt: skip
 
 
 def _would(data: Graph) -> Iterator[dict[str, Any]]:
     if data.simulated:
         yield _scatter(
-            x=[x for x, _ in data.simulated], y=[y for _, y in data.simulated], mode="lines", name=_("as a relay"),
+            x=[x for x, _y in data.simulated], y=[y for _x, y in data.simulated], mode="lines", name=_("as a relay"),
             line={"color": var("base"), "width": 1.6, "dash": "dot"},
-            hovertemplate="call %{x:,}<br>%{y:,} tokens as a relay, simulated<extra></extra>",
+            hovertemplate=_("call %(n)s<br>%(tokens)s tokens as a relay, simulated") % HOVERED + "<extra></extra>",
         )  # fmt: skip
 
 
@@ -162,7 +165,7 @@ def _compactions(rows: Sequence[SessionBoundary | BoundaryMark]) -> Iterator[dic
             text += [words, words, None]
         yield _scatter(
             x=x, y=y, text=text, mode="lines", name="measured", line={"color": var("stale"), "width": 3},
-            hovertemplate="%{text}, measured<extra></extra>",
+            hovertemplate=_("%(text)s, measured") % {"text": "%{text}"} + "<extra></extra>",
         )  # fmt: skip
     declared = [
         (row, words, tokens)
@@ -172,14 +175,14 @@ def _compactions(rows: Sequence[SessionBoundary | BoundaryMark]) -> Iterator[dic
     ]
     if declared:
         yield _scatter(
-            x=[row.after_call + 0.5 for row, _, _ in declared], y=[tokens for _, _, tokens in declared],
+            x=[row.after_call + 0.5 for row, _words, _tokens in declared], y=[tokens for *_row, tokens in declared],
             text=[_told(row, words, tokens) for row, words, tokens in declared],
             mode="markers", name="declared",
             marker={
                 "symbol": "diamond-open", "size": 8, "color": var("stale"),
                 "line": {"width": 1.4, "color": var("stale")},
             },
-            hovertemplate="%{text}, as declared<extra></extra>",
+            hovertemplate=_("%(text)s, as declared") % {"text": "%{text}"} + "<extra></extra>",
         )  # fmt: skip
 
 
@@ -194,8 +197,8 @@ def _told(row: SessionBoundary | BoundaryMark, words: str, tokens: int) -> str:
 
 
 def _kind(row: SessionBoundary | BoundaryMark) -> str:
-    words = _("tool results cleared") if row.kind == "microcompact" else "compaction"
-    return words if row.trigger == "unknown" else f"{words}, {row.trigger},"
+    words = _("tool results cleared") if row.kind == "microcompact" else _("compaction")
+    return words if row.trigger == "unknown" else f"{words}, {_(row.trigger)},"
 
 
 def _rings(calls: Sequence[int], y: float) -> dict[str, Any]:
@@ -205,7 +208,7 @@ def _rings(calls: Sequence[int], y: float) -> dict[str, Any]:
             "symbol": "circle-open", "size": 8, "color": var("advisory"),
             "line": {"width": 1.8, "color": var("advisory")},
         },
-        hovertemplate="would rotate after call %{x:,}<extra></extra>",
+        hovertemplate=_("would rotate after call %(n)s") % HOVERED + "<extra></extra>",
     )  # fmt: skip
 
 

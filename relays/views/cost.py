@@ -84,9 +84,9 @@ def _body(found: Relay | Session, page: what_if.Page) -> dict[str, object]:
 def figures(page: report.CostPage, names: Iterable[str]) -> dict[str, Any]:
     """Name of a chart -> its figure and its sentence; one that has nothing to draw is left out."""
     data, subject = page.data, page.subject
-    own, base = ("relay", "compaction") if subject.kind == "relay" else (_("this session"), _("as a relay"))
+    own, base = (_("relay"), _("compaction")) if subject.kind == "relay" else (_("this session"), _("as a relay"))
     calls = _("main call of the whole goal") if subject.kind == "relay" else _("main call of the session")
-    stretch = "leg" if subject.kind == "relay" else "stretch"
+    stretch = _("leg") if subject.kind == "relay" else _("stretch")
     makers: dict[str, tuple[bool, Callable[[], Any], Callable[[], str]]] = {
         "cumulative": (
             bool(data.series.x),
@@ -114,7 +114,7 @@ def figures(page: report.CostPage, names: Iterable[str]) -> dict[str, Any]:
         "busts": (
             bool(data.busts),
             lambda: chart.busts(
-                data.busts[-chart.MOST_BARS :], "rotation" if subject.kind == "relay" else "compaction"
+                data.busts[-chart.MOST_BARS :], _("rotation") if subject.kind == "relay" else _("compaction")
             ),
             lambda: chart.words_of(data, "busts"),
         ),

@@ -4,6 +4,7 @@ Issue: "all texts translatable (English first)". The language wraps each text in
 so a text that no catalog has, and a number that a drawing needs as it is, both show.
 """
 
+import json
 import re
 import shutil
 import struct
@@ -51,11 +52,16 @@ TOLD = ("aria-label", "title", "placeholder", "alt", "data-l")
 SIGNS = re.compile(
     r"\b([0-9a-f]{12,}|min|UTC|CSV|API|OpenAPI|SHA|MB|KB|MiB|GiB|WAL|bytes?|Relaysite|relaysite|Enter|Esc)\b"
 )
+BRACKETED = re.compile("⟦[^⟦⟧]*(?:⟦[^⟦⟧]*⟧[^⟦⟧]*)*⟧")
+#: what Plotly fills in, and where a figure comes from: a word of its own in every language
+FILLED = re.compile(r"<extra>(OBSERVED|SIMULATED)?</extra>|%\{[^}]*\}|</?br>")
 WORD = re.compile(r"[^\W\d_]{2,}")
 
 
 class Texts(HTMLParser):
     """What a person reads of a page outside the brackets and outside data, with the element it stands in."""
+
+    hovered = 0  # texts of charts, of all pages
 
     def __init__(self, known: list[str]) -> None:
         super().__init__()
@@ -63,9 +69,11 @@ class Texts(HTMLParser):
         self.inside: list[tuple[str, bool]] = []
         self.depth = 0
         self.found: list[tuple[str, str]] = []
+        self.drawing = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         told = dict(attrs)
+        self.drawing = tag == "script" and told.get("type") == "application/json"
         data = tag in TAGS or bool(DATA & set((told.get("class") or "").split())) or ("lang" in told and tag != "html")
         if tag == "option" and told.get("value") is None:
             data = True  # its text is its value
@@ -73,7 +81,7 @@ class Texts(HTMLParser):
         for name in TOLD:
             text = told.get(name) or ""
             if not (data or above):
-                self.outside(re.sub("⟦[^⟦⟧]*(?:⟦[^⟦⟧]*⟧[^⟦⟧]*)*⟧", "", text), f"<{tag} {name}>")
+                self.outside(BRACKETED.sub("", text), f"<{tag} {name}>")
         if tag not in {"meta", "link", "input", "br", "hr", "img", "use", "path", "line", "rect"}:
             self.inside.append((tag, data or above))
 
@@ -81,16 +89,29 @@ class Texts(HTMLParser):
         """Parts of drawings: they hold no text."""
 
     def handle_endtag(self, tag: str) -> None:
+        self.drawing = False
         while self.inside and self.inside.pop()[0] != tag:
             pass
 
     def handle_data(self, data: str) -> None:
+        if self.drawing:
+            self.drawn(json.loads(data))
         outside = ""
         for char in data:
             self.depth += (char == "⟦") - (char == "⟧")
             outside += char if self.depth == 0 and char != "⟧" else " "
         if self.inside and not self.inside[-1][1]:
             self.outside(outside, f"<{self.inside[-1][0]}>")
+
+    def drawn(self, part: object, name: str = "") -> None:
+        """The words of a chart: on hover, beside its lines, at its axes."""
+        for key, one in part.items() if isinstance(part, dict) else ():
+            self.drawn(one, key)
+        for one in part if isinstance(part, list) else ():
+            self.drawn(one, name)
+        if isinstance(part, str) and name in {"hovertemplate", "hovertext", "text", "ticktext"}:
+            type(self).hovered += bool(WORD.search(FILLED.sub("", part)))
+            self.outside(FILLED.sub(" ", BRACKETED.sub("", part)), f"chart {name}")
 
     def outside(self, text: str, where: str) -> None:
         for data in self.known:
@@ -173,7 +194,7 @@ def test_nothing_but_data_is_left_of_english(catalog: Path, tmp_path: Path) -> N
                 seen += 1
                 assert f'<html lang="{MADE_UP}"' in html and "⟦" in html, name
             left += [f"{name}: {where} {text[:120]}" for where, text in read(html, world)]
-    assert seen >= 20
+    assert seen >= 20 and Texts.hovered >= 20, Texts.hovered
     assert left == [], "\n".join(sorted(set(left)))
 
 
