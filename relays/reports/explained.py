@@ -11,6 +11,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from relays.core import policy, policytable
+from relays.reports.explained_costs import COSTS
+from relays.reports.explained_records import RECORDS
 
 #: key -> its name, and what it says in one sentence
 FIGURES: dict[str, tuple[str, str]] = {
@@ -228,6 +230,8 @@ FIGURES: dict[str, tuple[str, str]] = {
         gettext_noop("A SHA-256 of the canonical bytes; equal digests mean equal records."),
     ),
     "fix": (gettext_noop("fix"), gettext_noop("What a person does about a token; each token has exactly one.")),
+    **COSTS,
+    **RECORDS,
 }
 
 #: key of a policy -> what it means

@@ -20,15 +20,19 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from relays.core.sentences import Sentence
-from relays.core.vocabulary import token
+from relays.core.vocabulary import Token, token
 from relays.core.words import find
 from relays.reports import sentences
+from relays.reports.explained import FIGURES, explained
 from relays.reports.figures import MINUS, places, whole
 
 register = template.Library()
 register.tag("static", do_static)  # these tags are built in everywhere, so no template has to load anything
 
 NONE = "—"  # no value can exist; 0 is counted and none
+
+#: which sets of words a verdict may come from; the first that has it explains it
+JUDGED = ("pointer", "outcome", "memory", "assumption", "fault", "reconciled", "gate")
 
 #: word -> (class, shape); words that are not here get a question mark, never a cross
 VERDICTS: dict[str, tuple[str, str]] = {
@@ -187,6 +191,10 @@ def shape(name: str) -> SafeString:
     )
 
 
+def _meaning(word: Token) -> str:
+    return _("%(meaning)s. Fix: %(fix)s") % {"meaning": capfirst(_(word.meaning)), "fix": _(word.fix)}
+
+
 @register.simple_tag
 def tok(value: str, quiet: bool = False, count: int | None = None) -> str:
     """A token as shape, colour and word, linked to its fix; an unknown word is shown as text and links nowhere.
@@ -213,11 +221,17 @@ def tok(value: str, quiet: bool = False, count: int | None = None) -> str:
         '<a class="tok tok-{}" href="{}" title="{}">{}{}</a>{}',
         "quiet" if quiet else word.tone,
         target,
-        _("%(meaning)s. Fix: %(fix)s") % {"meaning": capfirst(_(word.meaning)), "fix": _(word.fix)},
+        _meaning(word),
         shape(word.shape),
         word.value,
         times,
     )
+
+
+@register.simple_tag
+def says(value: str) -> SafeString:
+    """The title of a token's link that a template draws by itself: meaning and fix, as `tok` says them."""
+    return format_html(' title="{}"', _meaning(token(str(value))))
 
 
 @register.simple_tag
@@ -235,10 +249,24 @@ def word(group: str, value: object) -> str:
 
 @register.simple_tag
 def ver(verdict: object, text: str = "") -> SafeString:
-    """A verdict with its own mark: check, crimson cross, dashed ring for `not yet`, question mark for `unknown`."""
+    """A verdict with its own mark: check, crimson cross, dashed ring for `not yet`, question mark for `unknown`.
+
+    It links to what its word means: among the words of the vocabulary, else among the figures of the docs.
+    """
     word = str(verdict).replace("_", " ") if verdict not in (None, "") else "not yet"
     tone, mark = VERDICTS.get(word, ("ver-unknown", "query"))
-    return format_html('<span class="ver {}">{}{}</span>', tone, shape(mark), _(str(text or word[:80])))
+    shown = _(str(text or word[:80]))
+    spelt = (word, word.replace(" ", "_"))
+    found = next((one for group in JUDGED for way in spelt if (one := find(group, way))), None)
+    key = f"verdict_{word.replace(' ', '_')}"
+    if found is not None:
+        address, says = f"{reverse('vocabulary')}#{found.anchor}", _(found.meaning)
+    elif key in FIGURES:
+        figure = explained(key)
+        address, says = f"{reverse('doc', args=['figures'])}#{figure.slug}", figure.sentence
+    else:
+        return format_html('<span class="ver {}">{}{}</span>', tone, shape(mark), shown)
+    return format_html('<a class="ver {}" href="{}" title="{}">{}{}</a>', tone, address, says, shape(mark), shown)
 
 
 @register.simple_tag
@@ -307,25 +335,41 @@ def clock(moment: datetime | None) -> str:
 
 @register.simple_tag
 def prov(word: str, source: str = "") -> SafeString:
-    """Provenance as an underline: solid OBSERVED, dashed SIMULATED, dotted ASSUMED; its source on hover and focus."""
+    """Provenance as an underline: solid OBSERVED, dashed SIMULATED, dotted ASSUMED; its source on hover and focus.
+
+    It links to what the three words mean; where no source is named, that is what hover and focus say.
+    """
     tone = {"OBSERVED": "", "SIMULATED": " prov-sim", "ASSUMED": " prov-ass"}.get(word.upper(), " prov-ass")
-    shown = _(word.upper())
+    shown, one = _(word.upper()), explained("provenance")
+    address = f"{reverse('doc', args=['figures'])}#{one.slug}"
     if source:
         return format_html(
-            '<span class="prov{}" tabindex="0" data-source="{}">{}<span class="visually-hidden">: {}</span></span>',
+            '<a class="prov{}" href="{}" data-source="{}">{}<span class="visually-hidden">: {}</span></a>',
             tone,
+            address,
             source,
             shown,
             source,
         )
-    return format_html('<span class="prov{}">{}</span>', tone, shown)
+    return format_html('<a class="prov{}" href="{}" title="{}">{}</a>', tone, address, one.sentence, shown)
 
 
 @register.simple_tag
 def st(status: str) -> SafeString:
-    """A relay's status; parked is the one that a person looks for."""
+    """A relay's status, linked to what it means; parked is the one that a person looks for."""
     mark = shape("octagon") if status == "parked" else ""
-    return format_html('<span class="st st-{}">{}{}</span>', status, mark, _(status))
+    found = find("status", str(status))
+    if found is None:
+        return format_html('<span class="st st-{}">{}{}</span>', status, mark, _(status))
+    return format_html(
+        '<a class="st st-{}" href="{}#{}" title="{}">{}{}</a>',
+        status,
+        reverse("vocabulary"),
+        found.anchor,
+        capfirst(_(found.meaning)),
+        mark,
+        _(status),
+    )
 
 
 # ---- small drawings, made on the server: they need no script -----------------

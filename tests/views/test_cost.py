@@ -359,7 +359,7 @@ def test_lists_and_pages_lead_to_the_cost_and_say_who_won(client_of: ClientOf) -
     make_comparison(lost, verdict="dearer", saving=Decimal("-1.50"))
     client = client_of("manager")
     page = text(client, "/relays/")
-    assert "cheaper</span> by $2.95" in page and "dearer</span> by $1.50" in page
+    assert "cheaper</a> by $2.95" in page and "dearer</a> by $1.50" in page
     assert all(f'href="/relays/{relay.pk}/cost/"' in page for relay in (won, lost, open_))
     assert f'href="/relays/{won.pk}/cost/"' in text(client, f"/relays/{won.pk}/")
     session, _ = make_story()

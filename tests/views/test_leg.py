@@ -104,7 +104,7 @@ def test_findings_of_a_leg_are_marked(story: Story, client_of: Clients) -> None:
 def test_coverage_is_shown(made: int | None, reached: int | None, shown: str, story: Story, client_of: Clients) -> None:
     Leg.objects.filter(pk=story.legs[1].pk).update(coverage_made=made, coverage_reached=reached)
     text = page(client_of("manager"), story.relay, 1)
-    cell = text.partition("<dt>coverage</dt><dd>")[2].partition("</dd>")[0]
+    cell = text.partition(">coverage</a></dt><dd>")[2].partition("</dd>")[0]
     assert shown in cell
     assert ("ver-violated" in cell) == (made != reached)
 

@@ -53,7 +53,7 @@ def test_a_version_says_what_holds_and_from_where(
     make_relay(policy_version=kept[0], policy=snapshot(), objective="Close <them>")
     page = client_of("reviewer").get("/policies/nightly/").content.decode()
     assert "make &lt;check&gt;" in page and "Close &lt;them&gt;" in page and "# the night" in page
-    assert re.search(r"no_progress_legs</span>.*?>5</td>.*?src-site", page, re.DOTALL)
+    assert re.search(r"no_progress_legs</a>.*?>5</td>.*?src-site", page, re.DOTALL)
     assert re.search(r'src-policy" title="a repository may not set it"', page)
     old = client_of("reviewer").get("/policies/nightly/1/").content.decode()
     assert "newer: nightly@2" in old and "make &lt;check&gt;" not in old
