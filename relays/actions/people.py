@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 
 from relays import access
 from relays.actions.base import Actor, NotFound, NotLegalNow, Usage, need, record
+from relays.models import SignInLink
 from relays.reports import reviewers, roles
 from relays.reports.users import MACHINES
 
@@ -137,6 +138,8 @@ def deactivate(actor: Actor, user_id: object) -> User:
             raise NotLegalNow(
                 _("user %(user)s: is not active already; nothing was changed") % {"user": user.get_username()}
             )
+        # one that was never used would let them in again on the day they are active again
+        SignInLink.objects.filter(user=user, used_at=None).update(expires_at=timezone.now())
         record(actor, "deactivate_user", now=timezone.now(), detail={"user": user.get_username()})
     return user
 

@@ -105,7 +105,8 @@ def _check_name(name: str) -> None:
 def version_or_refuse(named: str) -> PolicyVersion:
     """`NAME` (its newest version) or `NAME@NUMBER`; NotFound says which there are."""
     name, at, number = named.partition("@")
-    rows = PolicyVersion.objects.filter(name=name[:60])
+    # what can be no name never reaches a database: one of them takes no NUL
+    rows = PolicyVersion.objects.filter(name=name) if NAME.fullmatch(name) else PolicyVersion.objects.none()
     if at and not (number.isascii() and number.isdecimal() and len(number) < 10):
         raise Usage(_("policy %(named)s: write it as NAME or NAME@NUMBER") % {"named": repr(named[:80])}, "policy")
     row = (rows.filter(number=int(number)) if at else rows).first()

@@ -48,6 +48,10 @@ def change_group(
         raise Usage(
             _("group %(name)s: %(both)s cannot be added and removed at once") % {"name": name, "both": ", ".join(both)}
         )
+    if unknown := [one for one in (*add, *remove) if not one.isprintable()]:  # a NUL never reaches a database
+        raise NotFound(
+            _("group %(name)s: no such user: %(unknown)s") % {"name": name, "unknown": repr(unknown[0][:150])}
+        )
     with transaction.atomic():
         group = ReviewerGroup.objects.select_for_update().filter(name=name).first()
         if group is None and not add:

@@ -114,6 +114,10 @@ def tool(shell: str) -> str:
     return shlex.join([sys.executable, str(Path(__file__).parents[2] / "manage.py"), "relay", shell])
 
 
+#: settings of the site that hold its own secrets: whoever has one of them is everybody here
+_OURS = frozenset({"SECRET_KEY", "DATABASE_URL", "BROKER_URL", "NOTIFY_URLS"})
+
+
 def env_names(value: str) -> tuple[str, ...]:
     """The variable names in `NAME,NAME…`; raises AgentArgError for anything else and for names that are ours."""
     names = tuple(name.strip() for name in value.split(",") if name.strip())
@@ -121,5 +125,9 @@ def env_names(value: str) -> tuple[str, ...]:
         if not _NAME.fullmatch(name) or name.startswith("RELAY_"):
             raise AgentArgError(
                 f"agent argument env: {name!r} is not allowed; names of variables, none that starts RELAY_"
+            )
+        if name in _OURS:
+            raise AgentArgError(
+                f"agent argument env: {name} is a secret of this site; put the agent's own in another variable"
             )
     return names

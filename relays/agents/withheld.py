@@ -26,7 +26,7 @@ _HINT: Final = re.compile(
     rb"|eyJ|[Bb]earer|[Bb]asic|://|hooks\.slack|/api/webhooks"
 )
 _NAMED: Final = re.compile(
-    rb"pass(?:word|wd|phrase)|secret|token|(?:api|access|private)_?key|credential", re.IGNORECASE
+    rb"pass(?:word|wd|phrase)|secret|token|(?:api|access|private)[_-]?key|credential", re.IGNORECASE
 )
 
 

@@ -12,8 +12,8 @@ _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
 _PATH = r"[A-Za-z0-9._~/+@%-]+"
 _FORMS = (
     re.compile(rf"https://(?P<host>{_HOST})(?::[0-9]{{1,5}})?/(?P<path>{_PATH})"),
-    re.compile(rf"ssh://(?:[A-Za-z0-9._-]+@)?(?P<host>{_HOST})(?::[0-9]{{1,5}})?/(?P<path>{_PATH})"),
-    re.compile(rf"(?:[A-Za-z0-9._-]+@)(?P<host>{_HOST}):(?P<path>[A-Za-z0-9._~+%][A-Za-z0-9._~/+@%-]*)"),
+    re.compile(rf"ssh://(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)?(?P<host>{_HOST})(?::[0-9]{{1,5}})?/(?P<path>{_PATH})"),
+    re.compile(rf"(?:[A-Za-z0-9_][A-Za-z0-9._-]*@)(?P<host>{_HOST}):(?P<path>[A-Za-z0-9._~+%][A-Za-z0-9._~/+@%-]*)"),
     re.compile(rf"(?:file://)?(?P<path>/{_PATH})"),
 )
 

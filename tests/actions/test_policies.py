@@ -4,16 +4,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db import connection
 
-from relays.actions import policies
-from relays.actions.base import NotFound, NotLegalNow, NotPermitted, Refused, Usage
+from relays.actions import policies, reviewers
+from relays.actions.base import Actor, NotFound, NotLegalNow, NotPermitted, Refused, Usage
 from relays.actions.start import StartRequest, start
 from relays.core import policy
 from relays.driver import budgets
 from relays.models import Decision, GateState, PolicyVersion, Relay, RelayStatus
 from relays.reports import policies as report
 from tests.actions.acts import People, check_chain, everything
-from tests.web_builders import make_gate, make_relay
+from tests.web_builders import make_gate, make_relay, make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -80,6 +81,21 @@ def test_a_name_that_is_not_there_says_which_are(people: People) -> None:
         policies.version_or_refuse("nightly@9")
     with pytest.raises(Usage, match="NAME@NUMBER"):
         policies.version_or_refuse("nightly@x")
+
+
+def test_what_can_be_no_name_never_reaches_the_database(people: People) -> None:
+    given: list[Any] = []
+
+    def note(execute: Any, sql: str, params: Any, many: bool, context: Any) -> Any:
+        given.extend(params or ())
+        return execute(sql, params, many, context)
+
+    with connection.execute_wrapper(note):
+        with pytest.raises(NotFound):
+            policies.version_or_refuse("a\0b")
+        with pytest.raises(NotFound):
+            reviewers.change_group(Actor(make_user("root", "admin")), "core", add=["ann\0"])
+    assert not any("\0" in str(one) for one in given)
 
 
 def test_a_relay_starts_with_a_version_and_its_own_values_over_it(people: People, repo: Path) -> None:

@@ -103,6 +103,13 @@ def test_env_names():
     assert env_names("A,B_2 ,,_c") == ("A", "B_2", "_c")
 
 
+@pytest.mark.parametrize("name", ["SECRET_KEY", "DATABASE_URL", "BROKER_URL", "NOTIFY_URLS"])
+def test_no_start_gives_an_agent_a_secret_of_the_site(name: str):
+    for adapter, args in (("command", {"argv": "a"}), ("claude-code", {})):
+        with pytest.raises(AgentArgError, match="a secret of this site"):
+            registry.adapter(adapter).check_args({**args, "env": f"HOME,{name}"})
+
+
 @pytest.mark.parametrize(
     "args",
     [

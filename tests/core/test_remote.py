@@ -20,7 +20,7 @@ def test_an_address_is_kept_as_it_is(text: str) -> None:
     "text",
     ["https://ann:secret@github.com/acme/orders", "ext::sh -c id", "--upload-pack=id", "http://github.com/a/b",
      "-oProxyCommand=id@host:x", "host:x", "../elsewhere", "git@-oProxyCommand=id:x", "https://a/b c", "/a\nb", 7,
-     "ssh://-oProxyCommand=id/x", "git@host:-x", "a" * 600],
+     "ssh://-oProxyCommand=id/x", "git@host:-x", "-oX@host:x", "ssh://-oX@host/x", "a" * 600],
 )  # fmt: skip
 def test_nothing_else_is_taken(text: object) -> None:
     with pytest.raises(ValueError, match="without a password"):

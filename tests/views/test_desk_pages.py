@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from relays.access import make_sign_in_link
 from relays.models import Channel, Decision, Heartbeat, Maintenance, OwnerBudget, OwnerMonth, Subscription
 from tests.web_builders import make_relay, make_user
 
@@ -50,6 +51,15 @@ def test_an_admin_lets_people_in_gives_and_takes_roles_and_lets_them_in_no_more(
     root.post(f"/users/{noor.pk}/activate/")
     noor.refresh_from_db()
     assert noor.is_active
+
+
+def test_a_link_that_was_not_used_ends_with_the_person(client_of: ClientOf) -> None:
+    root, noor = client_of("admin"), make_user("noor", "reviewer")
+    path = make_sign_in_link(noor)
+    root.post(f"/users/{noor.pk}/deactivate/")
+    root.post(f"/users/{noor.pk}/activate/")
+    assert Client().post(path).status_code == 410
+    assert Client().post(make_sign_in_link(noor)).status_code == 302
 
 
 def test_a_site_keeps_an_admin_and_nobody_deactivates_themselves(client_of: ClientOf) -> None:
