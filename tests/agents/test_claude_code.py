@@ -315,6 +315,29 @@ def test_the_calls_of_a_sub_agent_are_counted_beside_the_main_chain(leg: Leg, tm
     assert leg.kinds() == [], "a sub-agent's tools are no boundary of the leg"
 
 
+def test_a_version_that_asks_nobody_between_its_calls_is_ended_with_the_reason(
+    leg: Leg, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(leg.bridge, "complain", said.append)
+    for number in range(4):
+        assert leg.bridge.exit_code is None
+        leg.says(type="stream_event", event={"type": "message_start", "message": {"id": f"m{number}"}})
+        leg.hook("PreToolUse", tool_use_id=f"t{number}", tool_name="Bash", agent_id="" if number < 3 else "sub")
+        leg.answer("allow")
+    assert leg.bridge.exit_code == 3 and "2.1.332" in said[0]
+
+
+def test_a_version_that_asked_once_is_never_taken_for_one_that_asks_nobody(leg: Leg) -> None:
+    for number in range(9):
+        leg.says(type="stream_event", event={"type": "message_start", "message": {"id": f"m{number}"}})
+        leg.hook("PreToolUse", tool_use_id=f"t{number}", tool_name="Bash")
+        leg.answer("allow")
+        if number == 1:
+            leg.hook("PostToolBatch", tool_calls=[])
+    assert leg.bridge.exit_code is None
+
+
 def test_whatever_else_it_writes_is_ignored(leg: Leg) -> None:
     for line in (b"not json", b"[]", b'{"type":"assistant"}', b'{"type":"user","message":{"content":"text"}}', b"\xff"):
         leg.bridge.said(line)

@@ -337,6 +337,17 @@ def test_files_and_plans_are_told(leg: Leg) -> None:
     ]
 
 
+def test_a_tool_that_runs_cannot_make_the_window_look_empty(leg: Leg) -> None:
+    first_call(leg)
+    leg.seen()
+    low = {"input_tokens": 1, "output_tokens": 1}
+    for request in ("forged", ""):
+        more = {"request_id": request} if request else {}
+        said = {"status": "completed", "kind": "sampling", "token_usage": low, "thread_id": THREAD, **more}
+        assert leg.hook("PostModelRequest", **said).answer == {}
+    assert leg.kinds() == []
+
+
 def test_a_request_that_the_program_makes_of_us_is_refused(leg: Leg) -> None:
     leg.says(id=7, method="item/commandExecution/requestApproval", params={"threadId": THREAD})
     (told,) = leg.requests

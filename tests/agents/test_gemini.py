@@ -234,6 +234,20 @@ def test_a_message_that_is_written_again_is_told_once_and_grows(leg: Leg) -> Non
     assert used == [57, 67]
 
 
+def test_a_tool_that_runs_cannot_name_another_file_of_figures(leg: Leg, tmp_path: Path) -> None:
+    leg.hook("BeforeModel")
+    file = leg.bridge.file  # type: ignore[attr-defined]
+    leg.answered()
+    leg.called("t1")
+    leg.before()
+    leg.answer("allow")
+    leg.seen()
+    theirs = tmp_path / "theirs.jsonl"
+    theirs.write_text(json.dumps({"type": "gemini", "id": "f", "tokens": {"input": 1, "output": 1}}) + "\n")
+    BridgeLeg.hook(leg, "Nothing", transcript_path=str(theirs))
+    assert leg.seen() == [] and leg.bridge.file == file  # type: ignore[attr-defined]
+
+
 def test_half_a_line_waits_for_its_rest(leg: Leg) -> None:
     leg.hook("BeforeModel")
     whole = leg.chat.read_text()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from relays.agents import tree
-from relays.agents.bridges.bridge import Bridge
+from relays.agents.bridges.bridge import Bridge, read_object
 from relays.agents.bridges.hooks import HookCall, is_below
 from relays.agents.bridges.line import count
 
@@ -93,6 +93,19 @@ def test_a_program_that_never_falls_silent_keeps_its_hooks_and_its_end_from_noth
     begun = time.monotonic()
     until(bridge, lambda: bridge.lines > 0)
     assert time.monotonic() - begun < 10
+
+
+def test_of_a_line_that_is_too_long_nothing_is_heard_and_all_of_the_next(
+    bridge: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[bytes] = []
+    monkeypatch.setattr("relays.agents.bridges.bridge.LINE_BYTES", 1000)
+    monkeypatch.setattr(bridge, "said", heard.append)
+    for piece in (b'{"a":', b"x" * 900, b"x" * 900, b"x" * 5000, b'x"}\n{"b"', b":2}\n", b"\xff\xfe{\n", b"half {"):
+        bridge._take(piece)
+    bridge._take(b"\n")
+    assert heard == [b'{"b":2}', b"\xff\xfe{", b"half {"]
+    assert [read_object(line) for line in heard] == [{"b": 2}, {}, {}]
 
 
 @pytest.mark.skipif(not tree.LINUX, reason="the system does not tell who hangs on whom")

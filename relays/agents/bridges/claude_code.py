@@ -15,13 +15,13 @@ import shlex
 import signal
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from relays.agents.bridges.bridge import STOPPED, Bridge, read_object
+from relays.agents.bridges.claude_said import blocks, buckets, calls_below, rows, size, table
 from relays.agents.bridges.hooks import HookCall
-from relays.agents.bridges.line import count
 from relays.agents.outages import NETWORK, OVERLOAD, SIGN_IN, trouble
 
 #: a hook may wait as long as a boundary does: a tool that is waited for, a person's command
@@ -48,6 +48,7 @@ LONGEST_WAIT: Final = 300.0
 
 SETTLE: Final = 2.0  # seconds that a hook waits for lines that were written before it and are still under way
 SIGN_OF_LIFE: Final = 30.0  # seconds between two figures of a call whose answer is still being written
+UNASKED: Final = 3  # calls after tools, of a leg in which no batch of tools was asked about
 AFTER_RESULT: Final = 10.0  # seconds that the program has to exit once its last turn has ended
 
 
@@ -67,6 +68,8 @@ class ClaudeCode(Bridge):
         self.session: Path | None = None
         self.given_up = 0  # times that the program gave a call up since the model answered
         self.last = False  # the boundary that was answered last was the end of the leg
+        self.unasked: int | None = 0  # calls after tools without a boundary between; None: it is known to ask
+        self.ran = False  # a tool of the main chain was let run since its last call
         self._settling: list[tuple[Callable[[], bool], Callable[[], None], float]] = []
 
     # --- start
@@ -109,11 +112,11 @@ class ClaudeCode(Bridge):
         row = read_object(line)
         match row.get("type"):
             case "stream_event":
-                self._streamed(_map(row.get("event")), bool(row.get("parent_tool_use_id")))
+                self._streamed(table(row.get("event")), bool(row.get("parent_tool_use_id")))
             case "assistant":
-                self._assistant(_map(row.get("message")), bool(row.get("parent_tool_use_id")), row)
+                self._assistant(table(row.get("message")), bool(row.get("parent_tool_use_id")), row)
             case "user":
-                self._results(_map(row.get("message")), _map(row.get("tool_use_result")))
+                self._results(table(row.get("message")), table(row.get("tool_use_result")))
             case "system":
                 self._system(str(row.get("subtype")), row)
             case "result":
@@ -125,16 +128,17 @@ class ClaudeCode(Bridge):
             return
         match event.get("type"):
             case "message_start":
-                message = _map(event.get("message"))
+                message = table(event.get("message"))
                 self.open_call = str(message.get("id") or "")
                 self.result = None  # another turn runs
                 self.given_up = 0
+                self._goes_on()
                 self.turn_started()
-                self.figures[self.open_call] = {"model": message.get("model"), **_buckets(_map(message.get("usage")))}
+                self.figures[self.open_call] = {"model": message.get("model"), **buckets(table(message.get("usage")))}
                 self._figures(self.open_call)
             case "message_delta" if self.open_call:
-                said = _map(event.get("usage"))
-                new = _buckets(said)
+                said = table(event.get("usage"))
+                new = buckets(said)
                 old = self.figures[self.open_call]
                 self.figures[self.open_call] = old | {
                     key: max(value or 0, old[key] or 0) for key, value in new.items() if value is not None
@@ -146,6 +150,16 @@ class ClaudeCode(Bridge):
             case _ if self.open_call and time.monotonic() - self.said_at > SIGN_OF_LIFE:
                 self._figures(self.open_call)
 
+    def _goes_on(self) -> None:
+        """Another call. One version too old knows no hook of a whole batch of tools: it passes us, and is ended."""
+        if self.unasked is None or not self.ran:
+            return
+        self.ran = False
+        self.unasked += 1
+        if self.unasked >= UNASKED:
+            self.complain("Claude Code asks nobody before its next call: it cannot be held; use 2.1.332 or newer")
+            self.exit_code = 3
+
     def _figures(self, message: str) -> None:
         self.said_at = time.monotonic()
         found = self.figures[message]
@@ -153,17 +167,17 @@ class ClaudeCode(Bridge):
             self.usage(message, str(found["model"] or self.model or "unknown"), found)
 
     def _assistant(self, message: Mapping[str, Any], sub: bool, row: Mapping[str, Any]) -> None:
-        for block in _blocks(message):
+        for block in blocks(message):
             if block.get("type") == "tool_use":
-                self.inputs[str(block.get("id"))] = (str(block.get("name")), _map(block.get("input")))
+                self.inputs[str(block.get("id"))] = (str(block.get("name")), table(block.get("input")))
         if sub and message.get("id") and message.get("model") != "<synthetic>":
-            figures = _buckets(_map(message.get("usage")))
+            figures = buckets(table(message.get("usage")))
             self.usage(str(message["id"]), str(message.get("model") or "unknown"), figures, chain="sub")
         if row.get("error") == "authentication_failed":
             self.retry(SIGN_IN)
 
     def _results(self, message: Mapping[str, Any], _said: Mapping[str, Any]) -> None:
-        for block in _blocks(message):
+        for block in blocks(message):
             if block.get("type") != "tool_result":
                 continue
             tool = str(block.get("tool_use_id"))
@@ -176,14 +190,14 @@ class ClaudeCode(Bridge):
             self.refused.discard(tool)
             if good:
                 self._did(name, asked)
-            self.tool_ended(tool, good, _size(block.get("content")))
+            self.tool_ended(tool, good, size(block.get("content")))
 
     def _did(self, name: str, asked: Mapping[str, Any]) -> None:
         if name in WRITERS:
             self.file_written(str(asked.get(WRITERS[name]) or ""))
         elif name == "TodoWrite":
-            rows = [row for row in _rows(asked.get("todos")) if row.get("content")]
-            left = {str(row["content"]) for row in rows if row.get("status") != "completed"}
+            listed = [row for row in rows(asked.get("todos")) if row.get("content")]
+            left = {str(row["content"]) for row in listed if row.get("status") != "completed"}
             for text in sorted(self.todos - left):
                 self.todo(text, False)
             for text in sorted(left - self.todos):
@@ -208,11 +222,11 @@ class ClaudeCode(Bridge):
             case "task_notification":
                 self._task_ended(str(row.get("task_id")), row.get("status") == "completed")
             case "background_tasks_changed" if isinstance(row.get("tasks"), list):
-                left = {str(_map(task).get("task_id")) for task in row["tasks"]}
+                left = {str(table(task).get("task_id")) for task in row["tasks"]}
                 for task in [task for task in self.background if task not in left]:
                     self._task_ended(task, True)
             case "compact_boundary":
-                self.compacted(_map(row.get("compact_metadata")).get("pre_tokens"))
+                self.compacted(table(row.get("compact_metadata")).get("pre_tokens"))
 
     def _task_ended(self, task: str, good: bool) -> None:
         tool = self.background.pop(task, "")
@@ -259,7 +273,8 @@ class ClaudeCode(Bridge):
             case "PreToolUse":
                 self._may_run(call)
             case "PostToolBatch" if not said.get("agent_id"):
-                tools = {str(tool.get("tool_use_id")) for tool in _rows(said.get("tool_calls"))}
+                self.unasked = None
+                tools = {str(tool.get("tool_use_id")) for tool in rows(said.get("tool_calls"))}
                 begun = set(self.background.values())
                 self._when(lambda: not ((tools & self.in_flight.keys()) - begun), lambda: self._batch(call))
             case "Stop":
@@ -287,7 +302,8 @@ class ClaudeCode(Bridge):
                 said = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": why}
                 call.answer({"hookSpecificOutput": said})
                 return
-            self.inputs.setdefault(tool, (name, _map(call.said.get("tool_input"))))
+            self.inputs.setdefault(tool, (name, table(call.said.get("tool_input"))))
+            self.ran = self.ran or not call.said.get("agent_id")
             self.tool_started(tool, name)
             call.answer()
 
@@ -346,7 +362,7 @@ class ClaudeCode(Bridge):
         """The final figures of the calls of sub-agents, from the files that the program keeps of them."""
         if self.session is None:
             return
-        for message, model, figures in _calls_below(self.session.with_suffix("") / "subagents"):
+        for message, model, figures in calls_below(self.session.with_suffix("") / "subagents"):
             self.usage(message, model, figures, chain="sub")
 
     # --- the end
@@ -361,60 +377,6 @@ class ClaudeCode(Bridge):
             self.complain(f"the program gave up: {why}, {self.result.get('result') or ''}")
             return code or 1
         return 0 if self.last else code or 1
-
-
-def _map(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _blocks(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    yield from _rows(message.get("content"))
-
-
-def _rows(value: object) -> list[dict[str, Any]]:
-    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
-
-
-def _buckets(said: Mapping[str, Any]) -> dict[str, Any]:
-    """The program's usage as an event takes it: a cache write that it does not divide is one for five minutes."""
-    parts = _map(said.get("cache_creation"))
-    whole = _figure(said, "cache_creation_input_tokens")
-    hour, five = _figure(parts, "ephemeral_1h_input_tokens"), _figure(parts, "ephemeral_5m_input_tokens")
-    if whole is not None and (whole or 0) > (five or 0) + (hour or 0):
-        five = whole - (hour or 0)
-    return {
-        "input": _figure(said, "input_tokens"),
-        "cache_read": _figure(said, "cache_read_input_tokens"),
-        "cache_write_5m": five if five is not None else whole,
-        "cache_write_1h": hour if hour is not None else 0,
-        "output": _figure(said, "output_tokens"),
-    }
-
-
-def _figure(said: Mapping[str, Any], name: str) -> int | None:
-    """None where it is not said; what is no number is 0."""
-    return None if said.get(name) is None else count(said[name])
-
-
-def _size(content: object) -> int:
-    if isinstance(content, list):
-        return sum(_size(block.get("text") or "") for block in content if isinstance(block, dict))
-    return len(str(content or "").encode("utf-8", "replace"))
-
-
-def _calls_below(folder: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    if not folder.is_dir():
-        return
-    for path in sorted(folder.rglob("*.jsonl")):
-        try:
-            lines = path.read_bytes().splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            message = _map(read_object(line).get("message"))
-            model = str(message.get("model") or "")
-            if message.get("usage") and message.get("id") and model and model != "<synthetic>":
-                yield str(message["id"]), model, _buckets(_map(message["usage"]))
 
 
 def main(args: Mapping[str, str]) -> int:

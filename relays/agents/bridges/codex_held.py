@@ -153,7 +153,8 @@ class Codex(Bridge):
         figures, error = said.get("token_usage"), said.get("error")
         if said.get("kind") in (None, "sampling"):
             if said.get("status") == "completed":
-                self._figures(said)
+                if not self.answered and str(said.get("request_id")) == self.request:
+                    self._figures(said)  # of no other: a tool could say it, and make the window look empty
             elif error:
                 self.broken = True
                 self.troubled(str(error))

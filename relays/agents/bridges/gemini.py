@@ -134,8 +134,8 @@ class Gemini(Bridge):
     def hook(self, call: HookCall) -> None:
         said = call.said
         self.hooked = True
-        if isinstance(said.get("transcript_path"), str):
-            self.file = Path(said["transcript_path"])
+        if isinstance(said.get("transcript_path"), str) and not self.in_flight:
+            self.file = Path(said["transcript_path"])  # a tool that runs could name another, with figures of its own
         self._figures()
         if self.stopping:
             call.answer({"continue": False, "stopReason": STOPPED})

@@ -131,10 +131,11 @@ class Events:
                 self._text += part[: max(0, self._left - 2)]  # what stands behind a chunk is its line end
                 self._left -= len(part)
                 continue
-            line, found, rest = bytes(self._raw).partition(b"\r\n")
-            if not found:
+            end = self._raw.find(b"\r\n")
+            if end < 0:
                 return
-            self._raw = bytearray(rest)
+            line = bytes(self._raw[:end])
+            del self._raw[: end + 2]
             try:
                 self._left = int(line.split(b";")[0], 16) + 2
             except ValueError:
