@@ -3,10 +3,14 @@
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.translation import gettext as _
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One value of a row. `kind`: text, mono, num, sha, ver, clock, or leg (a number that links to the leg)."""
+    """One value of a row. `kind`: text (data), word (told in the reader's language), mono, num, sha, ver, clock,
+
+    or leg (a number that links to the leg)."""
 
     label: str
     value: Any
@@ -17,5 +21,5 @@ class Cell:
 def amount_of(value: object, axis: str) -> str:
     """An amount of an axis as `AxisLeft.plain` has it; `none` where there is no limit."""
     if value is None:
-        return "none"
+        return _("none")
     return f"{value} s" if axis == "wall" else str(value)

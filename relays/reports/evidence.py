@@ -12,6 +12,8 @@ from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop, ngettext
 
 from relays.core import budget, reset
 from relays.core.baton import read
@@ -19,18 +21,31 @@ from relays.core.objective import reconcile
 from relays.models import Assumption, Baton, Call, Decision, Leg, PageFault, Promotion, Relay, ResetTransaction, ToolUse
 from relays.reports import resident, seed
 from relays.reports.cells import Cell, amount_of
+from relays.reports.figures import whole
 from relays.reports.rules import AXES, rules_of
 
 SHOWN = 50
 
 #: kind of records -> what it is called, and what it says
 KINDS: dict[str, tuple[str, str]] = {
-    "objective": ("Objective", "the pin in every baton, against the one before it and the relay's own"),
-    "budget": ("Budgets", "over all legs; nothing gives a spent one back but a recorded decision"),
-    "view": ("Resident view", "what the newest leg has in its window, what it has not, why, and the way back"),
+    "objective": (
+        "Objective",
+        "the pin in every baton, against the one before it and the relay's own",
+    ),
+    "budget": (
+        "Budgets",
+        "over all legs; nothing gives a spent one back but a recorded decision",
+    ),
+    "view": (
+        "Resident view",
+        "what the newest leg has in its window, what it has not, why, and the way back",
+    ),
     "faults": ("Page faults", "records that were needed and not resident"),
     "assumptions": ("Assumptions", "scored before use"),
-    "resets": ("Reset transactions", "what crossed each rotation, what did not, what the budgets carried over"),
+    "resets": (
+        "Reset transactions",
+        "what crossed each rotation, what did not, what the budgets carried over",
+    ),
     "memory": ("Promotions", "why an observation did or did not become memory"),
     "cache": ("Cache", "cost only: nothing is decided by it"),
     "tool": ("Query tool", "what legs asked and told, each use in its order"),
@@ -69,8 +84,8 @@ def evidence(relay: Relay, kind: str = "", before: str = "") -> Evidence:
     kind = kind if kind in KINDS else next(iter(KINDS))
     number = int(before) if before.isascii() and before.isdecimal() and len(before) < 18 else None
     rows, older, note = _READERS[kind](relay, number)
-    kinds = tuple((name, title) for name, (title, _) in KINDS.items())
-    return Evidence(kind, kinds, KINDS[kind][1], tuple(rows), older, note)
+    kinds = tuple((name, _(title)) for name, (title, _what) in KINDS.items())
+    return Evidence(kind, kinds, _(KINDS[kind][1]), tuple(rows), older, note)
 
 
 Read = tuple[Sequence[tuple[Cell, ...]], str, str]
@@ -90,13 +105,15 @@ def _objective(relay: Relay, before: int | None) -> Read:
         pin = baton.objective if baton else None
         found = reconcile(earlier.objective if earlier else None, pin) if place + 1 < len(rows) or not older else ""
         cells.append((
-            Cell("leg", row.leg.number, "leg"), Cell("why", row.why), Cell("pin", pin.pin_id if pin else "", "mono"),
+            Cell("leg", row.leg.number, "leg"), Cell("why", row.why, "word"),
+            Cell("pin", pin.pin_id if pin else "", "mono"),
             Cell("digest", row.pin_digest, "sha"), Cell("against the one before", str(found) or "not yet", "outcome"),
-            Cell("objective", pin.text[:200] if pin else "the baton does not read", wide=True),
+            Cell("objective", pin.text[:200] if pin else _("the baton does not read"), wide=True),
             Cell("at", row.at, "clock"),
         ))  # fmt: skip
     decided = Decision.objects.filter(Q(act="objective") | Q(act="start"), relay=relay).count()
-    stated = f"Stated by people {decided} time{'s' if decided != 1 else ''}" if decided else "Stated at the start"
+    times = ngettext("Stated by people %(n)s time", "Stated by people %(n)s times", decided)
+    stated = times % {"n": whole(decided)} if decided else _("Stated at the start")
     return cells, older, f"{stated}: {relay.objective[:300]}"
 
 
@@ -105,13 +122,22 @@ def _budget(relay: Relay, before: int | None) -> Read:
     for axis in budget.left(rules_of(relay).envelope, relay.spent):
         plain = axis.plain
         shown.append((
-            Cell("axis", AXES[axis.axis]), Cell("limit", amount_of(plain.get("limit"), axis.axis), "num"),
+            Cell("axis", AXES[axis.axis], "word"), Cell("limit", amount_of(plain.get("limit"), axis.axis), "num"),
             Cell("used", amount_of(plain.get("used"), axis.axis), "num"),
-            Cell("left", "unknown" if axis.unknown else amount_of(plain.get("left"), axis.axis), "num"),
-            Cell("state", "spent" if axis.spent else "low" if axis.low else "" if axis.limit is None else "holds"),
+            Cell("left", _("unknown") if axis.unknown else amount_of(plain.get("left"), axis.axis), "num"),
+            Cell("state", _state(axis), "word"),
         ))  # fmt: skip
     changed = Decision.objects.filter(relay=relay, act="limit").count()
-    return shown, "", f"Limits were changed by {changed} recorded decision{'s' if changed != 1 else ''}."
+    said = ngettext(
+        "Limits were changed by %(n)s recorded decision.", "Limits were changed by %(n)s recorded decisions.", changed
+    )
+    return shown, "", said % {"n": whole(changed)}
+
+
+def _state(axis: budget.AxisLeft) -> str:
+    if axis.spent or axis.low:
+        return gettext_noop("spent") if axis.spent else gettext_noop("low")
+    return "" if axis.limit is None else "holds"
 
 
 def _view(relay: Relay, before: int | None) -> Read:
@@ -120,23 +146,24 @@ def _view(relay: Relay, before: int | None) -> Read:
         return (), "", ""
     rows = [
         (
-            Cell("leg", span.leg, "leg"), Cell("state", "selected"),
+            Cell("leg", span.leg, "leg"), Cell("state", gettext_noop("selected"), "word"),
             Cell("span", f"{span.role}: {span.what}", wide=True),
-            Cell("spans", span.count, "num"), Cell("digest", span.digest, "sha"), Cell("why", "resident"),
+            Cell("spans", span.count, "num"), Cell("digest", span.digest, "sha"), 
+            Cell("why", gettext_noop("resident"), "word"),
             Cell("way back", "", "mono", wide=True),
         )
         for span in (found.selected if before is None else ())
     ]  # fmt: skip
     rows += [
         (
-            Cell("leg", span.leg, "leg"), Cell("state", "elided"),
-            Cell("span", f"turn {span.index}" if span.count == 1 else f"turns from {span.index}", wide=True),
+            Cell("leg", span.leg, "leg"), Cell("state", gettext_noop("elided"), "word"),
+            Cell("span", (_("turn %s") if span.count == 1 else _("turns from %s")) % span.index, wide=True),
             Cell("spans", span.count, "num"), Cell("digest", span.digest, "sha"), Cell("why", span.reason),
             Cell("way back", span.handle, "mono", wide=True),
         )
         for span in found.elided
     ]  # fmt: skip
-    note = "The way back is for people: the leg's page has its log. A leg recalls records of durable stores only."
+    note = _("The way back is for people: the leg's page has its log. A leg recalls records of durable stores only.")
     return rows, found.older, note
 
 
@@ -145,7 +172,8 @@ def _faults(relay: Relay, before: int | None) -> Read:
     return [
         (
             Cell("leg", row.leg.number, "leg"), Cell("record", f"{row.kind}:{row.ref}", "mono", wide=True),
-            Cell("required", "yes" if row.required else "no"), Cell("outcome", row.outcome, "outcome"),
+            Cell("required", gettext_noop("yes") if row.required else gettext_noop("no"), "word"),
+            Cell("outcome", row.outcome, "outcome"),
             Cell("why", getattr(row, "reason", ""), wide=True), Cell("at", row.at, "clock"),
         )
         for row in rows
@@ -158,7 +186,8 @@ def _assumptions(relay: Relay, before: int | None) -> Read:
         (
             Cell("leg", row.leg.number, "leg"), Cell("key", row.key, "mono"),
             Cell("statement", row.statement, wide=True),
-            Cell("source", row.source), Cell("confidence", "not given" if row.confidence is None else row.confidence),
+            Cell("source", row.source, "word"),
+            Cell("confidence", _("not given") if row.confidence is None else row.confidence),
             Cell("action", row.action, "outcome"), Cell("at", row.at, "clock"),
         )
         for row in rows
@@ -181,7 +210,7 @@ def _resets(relay: Relay, before: int | None) -> Read:
             Cell("seed bytes", seeded.size if seeded else reset.recorded_size(row.contributors or ()), "num"),
             Cell("made of", ", ".join(str(part.get("kind")) for part in row.contributors or ()), wide=True),
             Cell("omitted", reset.omitted_total(row.omitted or ()), "num"),
-            Cell("left for it", ", ".join(left) or "no limit", wide=True), Cell("at", row.at, "clock"),
+            Cell("left for it", ", ".join(left) or _("no limit"), wide=True), Cell("at", row.at, "clock"),
         ))  # fmt: skip
     return cells, older, ""
 
@@ -191,7 +220,7 @@ def _memory(relay: Relay, before: int | None) -> Read:
     return [
         (
             Cell("leg", row.leg.number, "leg"), Cell("slug", row.slug, "mono", wide=True),
-            Cell("class", row.durability or "none given"), Cell("evidence", getattr(row, "evidence", ""), "mono"),
+            Cell("class", row.durability or _("none given")), Cell("evidence", getattr(row, "evidence", ""), "mono"),
             Cell("outcome", row.outcome, "outcome"), Cell("why", getattr(row, "reason", ""), wide=True),
             Cell("at", row.at, "clock"),
         )
@@ -208,11 +237,11 @@ def _cache(relay: Relay, before: int | None) -> Read:
         (
             Cell("leg", row.leg.number, "leg"), Cell("turn", row.turn, "num"),
             Cell("resident", row.resident_tokens, "num"),
-            Cell("cache read", row.cache_read if row.cache_reported else "not reported", "num"),
+            Cell("cache read", row.cache_read if row.cache_reported else _("not reported"), "num"),
             Cell("written", row.cache_write_5m + row.cache_write_1h, "num"), Cell("at", row.at, "clock"),
         )
         for row in rows
-    ], older, "Calls of the newest leg; warm: the last one read half of its resident tokens or more."  # fmt: skip
+    ], older, _("Calls of the newest leg; warm: the last one read half of its resident tokens or more.")  # fmt: skip
 
 
 def _tool(relay: Relay, before: int | None) -> Read:

@@ -33,6 +33,8 @@ from relays.core.verdicts import LegErrors, rot
 from relays.core.vocabulary import Category
 from relays.costs.faithful import as_json
 from relays.models import GateState, RelayStatus
+from relays.reports.evidence import KINDS
+from relays.reports.relay import TABS
 from relays.reports.sentences import told
 from tests.web_builders import make_gate, make_relay, make_user
 from tests.whole_house import World, build, patterns
@@ -186,14 +188,19 @@ def test_nothing_but_data_is_left_of_english(catalog: Path, tmp_path: Path) -> N
                 or (not role and not name.startswith("sign_in"))
             ):
                 continue
-            answer = client.get(world.address(name, words))
-            if not answer.headers.get("Content-Type", "").startswith("text/html") or answer.streaming:
-                continue
-            html = answer.content.decode()
-            if answer.status_code == 200:
-                seen += 1
-                assert f'<html lang="{MADE_UP}"' in html and "⟦" in html, name
-            left += [f"{name}: {where} {text[:120]}" for where, text in read(html, world)]
+            places = [world.address(name, words)]
+            if name == "relay":
+                places += [f"{places[0]}?tab={tab}" for tab in TABS]
+                places += [f"{places[0]}?tab=evidence&of={kind}" for kind in KINDS]
+            for place in places:
+                answer = client.get(place)
+                if not answer.headers.get("Content-Type", "").startswith("text/html") or answer.streaming:
+                    continue
+                html = answer.content.decode()
+                if answer.status_code == 200:
+                    seen += 1
+                    assert f'<html lang="{MADE_UP}"' in html and "⟦" in html, name
+                left += [f"{place}: {where} {text[:120]}" for where, text in read(html, world)]
     assert seen >= 20 and Texts.hovered >= 20, Texts.hovered
     assert left == [], "\n".join(sorted(set(left)))
 

@@ -27,16 +27,18 @@ from relays.core.shadow import Provenance
 from relays.core.vocabulary import TOKENS, Category, Cause, Mode
 from relays.core.words import GROUPS as WORDS
 from relays.models import GateState, Import, LegState, RelayStatus
+from relays.reports.evidence import KINDS
 from relays.reports.policies import SOURCES, TIGHTEN
 from relays.reports.relay import TABS
 from relays.reports.roles import TOKEN_ROLES
+from relays.reports.rules import AXES
 from relays.templatetags.words import VERDICTS
 
 #: closed sets of words that pages show as they stand in the tables
 SETS = (
     Cause, Mode, GateState, LegState, RelayStatus, Verdict, Kind, Step, Truth, Reconciliation, Action, Source,
     AdvisoryOutcome, PromotionOutcome, FaultOutcome, Provenance, Import.Status, Category, TABS, TOKEN_ROLES,
-    ("cheaper", "dearer", "auto", "manual", "stands", "revoked", "expired", "active",
+    ("cheaper", "dearer", "auto", "manual", "agent", "person", "driver", "stands", "revoked", "expired", "active",
      "waiting", "sending", "sent", "dead"),
 )  # fmt: skip
 #: never read for texts: what is not ours, not shown, or made
@@ -51,7 +53,9 @@ def closed_texts() -> Iterator[str]:
         found |= dict.fromkeys((row.label, row.meaning, row.fix))
     for title, keys in GROUPS.items():
         found |= dict.fromkeys((title, *keys.values()))
-    found |= dict.fromkeys((*TIGHTEN.values(), *SOURCES, *FAITHFUL.values()))
+    found |= dict.fromkeys((*TIGHTEN.values(), *SOURCES, *FAITHFUL.values(), *AXES.values()))
+    for title, about in KINDS.values():
+        found |= dict.fromkeys((title, about))
     for group in WORDS:
         found |= dict.fromkeys((group.title, group.about))
         for one in group.words:
@@ -63,8 +67,8 @@ def closed_texts() -> Iterator[str]:
 
 class Command(makemessages.Command):
     help = "Collects every text of the product for translators (make messages LANG=de)."
-    #: the sentences that the rules compose
-    xgettext_options = [*makemessages.Command.xgettext_options, "--keyword=phrase"]
+    #: the sentences that the rules compose, and the heads of tables of records
+    xgettext_options = [*makemessages.Command.xgettext_options, "--keyword=phrase", "--keyword=Cell:1"]
 
     def add_arguments(self, parser: CommandParser) -> None:
         super().add_arguments(parser)
