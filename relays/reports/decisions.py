@@ -222,6 +222,8 @@ def said(detail: Any) -> tuple[tuple[str, str], ...]:
             words = " ".join(value)
         elif isinstance(value, str | int | float) and not isinstance(value, bool):
             words = str(value)
+        elif isinstance(value, dict) and all(isinstance(one, str | int | float) for one in value.values()):
+            words = " ".join(f"{key}={json.dumps(one) if isinstance(one, bool) else one}" for key, one in value.items())
         else:
             words = json.dumps(value, ensure_ascii=False, sort_keys=True)
         found.append((name.replace("_", " "), words[:300]))

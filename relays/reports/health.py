@@ -343,7 +343,7 @@ def prices() -> Iterator[Finding]:
         fix = _("give the model a price in the table that SITE_PRICES names; `relay prices` lists the models")
         yield Finding("prices", "warning", detail, fix)
     else:
-        yield Finding("prices", "ok", _("every call of the last 7 days has one"))
+        yield Finding("prices", "ok", _("every call of a model in the last 7 days has one"))
 
 
 def records() -> Iterator[Finding]:

@@ -359,6 +359,11 @@ def _points(legs: dict[str, list[Leg]]) -> dict[str, tuple[int, ...]]:
     return {relay_id: tuple(values[-SPARK_CALLS:]) for relay_id, values in found.items()}
 
 
+def _beside(why: str, token: str) -> str:
+    """What a reason says beside its token, which has a place of its own."""
+    return why[len(token) :].removeprefix(": ") if token and why.startswith(token) else why
+
+
 def _row(
     relay: Relay, legs: Sequence[Leg], points: tuple[int, ...], fidelity: Score, versus: Versus | None
 ) -> RelayRow:
@@ -373,7 +378,7 @@ def _row(
         agent=relay.agent,
         mode=relay.mode,
         status=relay.status,
-        why=relay.status_why,
+        why=_beside(relay.status_why, getattr(relay, "token_word", "")),
         next_at=relay.next_at if relay.status == RelayStatus.WAITING else None,
         token=getattr(relay, "token_word", ""),
         leg=last.number if last else None,

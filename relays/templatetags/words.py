@@ -56,6 +56,19 @@ def told(said: Sentence | str) -> str:
 
 
 @register.filter
+def codes(text: object) -> SafeString:
+    """Escaped text in which what stands between two backticks is code, as on a terminal: `relay clean`."""
+    parts = str(text).split("`")
+    if len(parts) % 2 == 0:
+        return format_html("{}", str(text))
+    return format_html_join(
+        "",
+        "{}",
+        ((format_html('<code class="mono">{}</code>', part) if at % 2 else part,) for at, part in enumerate(parts)),
+    )
+
+
+@register.filter
 def grouped(value: object) -> str:
     """`178612` -> `178,612`; no value -> `—`; a negative number gets a true minus sign."""
     if value is None or value == "":

@@ -129,3 +129,15 @@ def test_initials(name: str, sign: str) -> None:
 )
 def test_a_share_is_rounded_and_not_cut_off(share: float | Decimal, text: str) -> None:
     assert words.percent(share) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("run `relay clean` <b>", 'run <code class="mono">relay clean</code> &lt;b&gt;'),
+        ("`<i>` first", '<code class="mono">&lt;i&gt;</code> first'),
+        ("one ` alone", "one ` alone"),
+    ],
+)
+def test_what_stands_in_backticks_is_code_and_all_of_it_is_escaped(text: str, shown: str) -> None:
+    assert words.codes(text) == shown

@@ -197,3 +197,13 @@ def test_a_months_cost_is_beside_its_budget(client_of: ClientOf) -> None:
     )
     page = client_of("manager").get("/budgets/").content.decode()
     assert "$90.00" in page and "90 %" in page and "partial: 1 unpriced" in page and "warning" in page
+
+
+def test_what_can_be_done_to_all_is_a_live_region_without_anybodys_form(client_of: ClientOf) -> None:
+    client = client_of("operator")
+    page = client.get("/maintenance/").content.decode()
+    for part in ("title", "turns", "acts"):
+        assert f"?part={part}" in page
+        region = client.get(f"/maintenance/?part={part}")
+        assert region.status_code == 200 and "csrfmiddlewaretoken" not in region.content.decode()
+    assert client.get("/maintenance/?part=page").status_code == 404
