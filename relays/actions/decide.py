@@ -126,7 +126,9 @@ def approve(
         )
         carried.apply(actor, gate, relay, changes, decision, moment)
         causes.settle(relay, moment, but=gate.pk)
-        have = len({*before, actor.user.pk})
+        # who was let in no more, lost the role or left the group since then counts no more
+        able = set(reviewer_names.able(relay.reviewers).values_list("pk", flat=True))
+        have = len({*(set(before) & able), actor.user.pk})
         if have >= rules.approvals:
             change_gate(gate.pk, GateState.APPROVED, frm=[GateState.WAITING], now=moment, by=actor.user, error="")
             memory_ops.decide(gate, consents=True, now=moment)

@@ -311,6 +311,10 @@ def gate_page(gate: GateEpisode, now: datetime, tip: str, problem: str = "") -> 
     questions, questions_more = _questions(carried.open_questions if carried else (), leg)
     rules = rules_of(relay)
     digest = _digest(gate, tip, baton, verification, [(check.path, check.verdict) for check in checks])
+    who = deciders(relay, rules.four_eyes)
+    approvals = approvals_of(gate, decisions, digest=digest, tip=tip, baton=baton)
+    if gate.state == GateState.WAITING:  # of whoever may decide no more none counts, as in the act
+        approvals = tuple(one for one in approvals if one.name in who.names)
     return GatePage(
         gate=gate, relay=relay, word=token(gate.token), headline=headline(gate, leg),
         leg=rows[0] if rows and leg else None, next_leg=(newest[0].number if newest else -1) + 1,
@@ -322,8 +326,8 @@ def gate_page(gate: GateEpisode, now: datetime, tip: str, problem: str = "") -> 
         resolved=sum(check.verdict == "verified" for check in checks), next_action=next_action,
         candidates=_candidates(named, next_action, carried.leg if carried else None, leg),
         questions=questions, questions_more=questions_more, decisions=tuple(row_of(one) for one in decisions),
-        approvals=approvals_of(gate, decisions, digest=digest, tip=tip, baton=baton), need=rules.approvals,
-        others=_others(gate), way=way(gate), deciders=deciders(relay, rules.four_eyes),
+        approvals=approvals, need=rules.approvals,
+        others=_others(gate), way=way(gate), deciders=who,
         expires_at=gate.state_at + rules.gate_expiry if rules.gate_expiry else None,
         parked_for=parked_times({relay.pk: relay}, now)[relay.pk], cold=cold_prefixes([relay], now).get(relay.pk),
         shown=Shown(baton, verification, tip, problem, digest),

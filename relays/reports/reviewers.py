@@ -57,12 +57,14 @@ def approvers() -> QuerySet[User]:
     return holders.exclude(username__in=MACHINES).order_by("username").distinct()
 
 
+def able(group: ReviewerGroup | int | None) -> QuerySet[User]:
+    """Those who may decide where a relay names this group, or none."""
+    return approvers() if group is None else approvers().filter(reviewer_groups=group)
+
+
 def names_of(group: ReviewerGroup | int | None) -> tuple[str, ...]:
-    """The names of those who may decide where a relay names this group, or none. One query."""
-    found = approvers()
-    if group is not None:
-        found = found.filter(reviewer_groups=group)
-    return tuple(found.values_list("username", flat=True))
+    """Their names. One query."""
+    return tuple(able(group).values_list("username", flat=True))
 
 
 def deciders(relay: Relay, four_eyes: bool) -> Deciders:

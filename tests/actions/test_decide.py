@@ -1,9 +1,10 @@
 """Approve and refuse: who may, bound to what was shown, counted, and what follows."""
 
 import pytest
+from django.contrib.auth.models import User
 
 from relays.actions import decide
-from relays.actions.base import ChangedSinceSeen, NotFound, NotLegalNow, NotPermitted, Usage
+from relays.actions.base import Actor, ChangedSinceSeen, NotFound, NotLegalNow, NotPermitted, Usage
 from relays.driver import gates
 from relays.models import (
     Baton,
@@ -15,6 +16,7 @@ from relays.models import (
     RegionLease,
     Relay,
     RelayStatus,
+    ReviewerGroup,
 )
 from relays.reports import gate as gate_report
 from tests import builders
@@ -187,6 +189,27 @@ def test_the_nth_approval_on_what_is_shown_requests(people: People, gate: GateEp
     assert (second.state, second.have) == ("requested", 2)
     assert have(gate) == 2
     assert check_chain() == 2
+
+
+@pytest.mark.parametrize("how", ["let in no more", "without the role", "out of the group"])
+def test_an_approval_of_who_may_decide_no_more_counts_no_more(how: str, people: People, gate: GateEpisode) -> None:
+    rules(gate.relay, approvals=2)
+    third = Actor(make_user("tim", "reviewer"))
+    group = ReviewerGroup.objects.create(name="core")
+    group.members.add(people.reviewer.user, people.second.user, third.user)
+    Relay.objects.filter(pk=gate.relay_id).update(reviewers=group)
+    approve(people.reviewer, gate)
+    assert have(gate) == 1
+    if how == "let in no more":
+        User.objects.filter(username="rae").update(is_active=False)
+    elif how == "without the role":
+        people.reviewer.user.groups.clear()
+    else:
+        group.members.remove(people.reviewer.user)
+    assert have(gate) == 0
+    second = approve(people.second, gate)
+    assert (second.state, second.have) == ("waiting", 1)
+    assert approve(third, gate).state == "requested"
 
 
 def test_approvals_lapse_on_a_new_item(people: People, story: Story, gate: GateEpisode) -> None:
