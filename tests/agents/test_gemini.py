@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from relays.agents.bridges import gemini, gemini_home
+from relays.agents.bridges import gemini, gemini_home, gemini_said
 from relays.agents.bridges.bridge import WIND_DOWN
 from relays.agents.bridges.gemini import Gemini
 from relays.sessions.gemini_messages import split_total
@@ -268,7 +268,7 @@ def test_figures_are_the_session_readers(leg: Leg) -> None:
         {"input": 10, "output": 4, "cached": 2, "thoughts": 3, "tool": 0, "total": 14},
     ):
         inside, out, _ = split_total(used, used["total"])
-        found = gemini._buckets(used)
+        found = gemini_said.buckets(used)
         assert (found["input"] + found["cache_read"], found["output"]) == (inside, out)
 
 

@@ -10,8 +10,6 @@ Hooks name no tool by its id: which one it is tell name and parameters, which st
 A command that was moved to the background is in flight until its process group is gone.
 """
 
-import json
-import os
 import re
 import shlex
 import shutil
@@ -22,6 +20,7 @@ from typing import Any, Final
 
 from relays.agents.bridges import gemini_home
 from relays.agents.bridges.bridge import STOPPED, Bridge, read_object
+from relays.agents.bridges.gemini_said import buckets, canonical, is_open, lives, moves, size, table
 from relays.agents.bridges.hooks import HookCall
 from relays.agents.outages import SIGN_IN, trouble
 
@@ -103,7 +102,7 @@ class Gemini(Bridge):
             case "init":
                 self.session = str(row.get("session_id") or self.session)
             case "tool_use":
-                self.called[str(row.get("tool_id"))] = (str(row.get("tool_name")), _canonical(row.get("parameters")))
+                self.called[str(row.get("tool_id"))] = (str(row.get("tool_name")), canonical(row.get("parameters")))
             case "tool_result":
                 self._resulted(row)
             case "result":
@@ -114,9 +113,9 @@ class Gemini(Bridge):
         if not self.hooked and not self.stopping:
             self.complain("Gemini CLI ran a tool and did not ask its hooks: it cannot be held (are its hooks off?)")
             self.exit_code = 3
-        stopped = _map(row.get("error")).get("type") == "stop_execution"  # it did run
+        stopped = table(row.get("error")).get("type") == "stop_execution"  # it did run
         self._figures()
-        self._tool_over(tool, row.get("status") == "success" or stopped, _size(row.get("output")))
+        self._tool_over(tool, row.get("status") == "success" or stopped, size(row.get("output")))
 
     def _complained(self, data: bytes) -> None:
         """Further tries are told on stderr alone."""
@@ -193,16 +192,16 @@ class Gemini(Bridge):
 
     def _tool_ran(self, call: HookCall) -> None:
         said = call.said
-        name, response = str(said.get("tool_name")), _map(said.get("tool_response"))
+        name, response = str(said.get("tool_name")), table(said.get("tool_response"))
         tool = self._which(name, said.get("tool_input"), self.called.keys() & self.began)
-        self._did(name, _map(said.get("tool_input")))
-        behind = _BEHIND.search(str(response.get("returnDisplay"))) if _moves(said.get("tool_input")) else None
+        self._did(name, table(said.get("tool_input")))
+        behind = _BEHIND.search(str(response.get("returnDisplay"))) if moves(said.get("tool_input")) else None
         if behind:
             self.called.pop(tool, None)
             self.behind[tool] = int(behind[1])
             self._look()
         else:
-            self._tool_over(tool, not response.get("error"), _size(response.get("llmContent")))
+            self._tool_over(tool, not response.get("error"), size(response.get("llmContent")))
         if self.called:
             call.answer()
             return
@@ -243,7 +242,7 @@ class Gemini(Bridge):
 
     def _which(self, name: str, given: object, among: set[str]) -> str:
         """The tool that a hook means: the first of those that was called so."""
-        asked = (name, _canonical(given))
+        asked = (name, canonical(given))
         for tool, called in self.called.items():
             if tool in among and called == asked:
                 return tool
@@ -262,7 +261,7 @@ class Gemini(Bridge):
     def _look(self) -> None:
         """What runs in the background and is gone has ended."""
         for tool, group in list(self.behind.items()):
-            if not _lives(group):
+            if not lives(group):
                 del self.behind[tool]
                 self._tool_over(tool, True, 0)
         if self.behind:
@@ -274,7 +273,7 @@ class Gemini(Bridge):
         elif name == "write_todos":
             rows = given.get("todos")
             items = [row for row in (rows if isinstance(rows, list) else ()) if isinstance(row, dict)]
-            left = {str(row["description"]) for row in items if row.get("description") and _is_open(row)}
+            left = {str(row["description"]) for row in items if row.get("description") and is_open(row)}
             for text in sorted(self.todos - left):
                 self.todo(text, False)
             for text in sorted(left - self.todos):
@@ -297,12 +296,12 @@ class Gemini(Bridge):
         self.read_to += whole
         for line in data[:whole].splitlines():
             row = read_object(line)
-            said = _map(row.get("tokens"))
+            said = table(row.get("tokens"))
             if row.get("type") != "gemini" or not said or self.figures.get(str(row.get("id"))) == said:
                 continue
             self.figures[str(row.get("id"))] = said
             self.answered, self.tries = True, 0
-            self.usage(str(row.get("id")), str(row.get("model") or self.model or "unknown"), _buckets(said))
+            self.usage(str(row.get("id")), str(row.get("model") or self.model or "unknown"), buckets(said))
 
     # --- the end
 
@@ -312,7 +311,7 @@ class Gemini(Bridge):
             self.complain(f"the program ended ({code}) without a result")
             return code or 1
         if self.result.get("status") != "success":
-            self.complain(f"the program gave up: {_map(self.result.get('error')).get('message')}")
+            self.complain(f"the program gave up: {table(self.result.get('error')).get('message')}")
             return code or 1
         return code if self.last else code or 1
 
@@ -349,7 +348,7 @@ class Gemini(Bridge):
     def _trouble(self) -> str | None:
         if self.result is None or self.result.get("status") == "success":
             return None
-        error = _map(self.result.get("error"))
+        error = table(self.result.get("error"))
         words = f"{error.get('type')} {error.get('message')}"
         found = re.search(r"\b(?:status|code)\W{0,4}(\d{3})\b", words)
         return trouble(int(found[1]) if found else None, words)
@@ -358,55 +357,6 @@ class Gemini(Bridge):
         if self.popen is None or self.exit_code is not None:
             self.exit_code = 0
         super().stop()
-
-
-def _map(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _canonical(value: object) -> str:
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
-
-
-def _moves(given: object) -> bool:
-    return _map(given).get("is_background") is True
-
-
-def _is_open(row: Mapping[str, Any]) -> bool:
-    return row.get("status") not in ("completed", "cancelled")
-
-
-def _lives(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
-def _size(output: object) -> int:
-    text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False) if output else ""
-    return len(text.encode("utf-8", "replace"))
-
-
-def _buckets(said: Mapping[str, Any]) -> dict[str, Any]:
-    """Cached tokens are part of the input, thoughts are output beside the answer; the total tells what holds which."""
-    read, wrote, cached, thoughts, tool = (
-        value if isinstance(value := said.get(key), int) else 0
-        for key in ("input", "output", "cached", "thoughts", "tool")
-    )
-    total = said.get("total")
-    ways = ((read + tool, wrote + thoughts), (read, wrote + thoughts), (read + tool, wrote), (read, wrote))
-    inside, out = next((way for way in ways if total is None or sum(way) == total), ways[0])
-    return {
-        "input": max(0, inside - cached),
-        "cache_read": cached,
-        "cache_write_5m": 0,
-        "cache_write_1h": 0,
-        "output": out,
-    }
 
 
 def main(args: Mapping[str, str]) -> int:
