@@ -24,7 +24,7 @@ print("heard:", way.recv(100))
 
 
 def furnish(repo: Path, ran: Path) -> None:
-    """Hooks, servers and variables of its own for three programs; whatever of it runs leaves the file `ran`."""
+    """Hooks, servers, variables and code of its own; whatever of it a program runs leaves the file `ran`."""
     touch = f"touch {shlex.quote(str(ran))}"
     hooks = {name: [{"matcher": "", "hooks": [{"type": "command", "command": touch}]}] for name in _EVENTS}
     server = {"command": "touch", "args": [str(ran)]}
@@ -35,6 +35,8 @@ def furnish(repo: Path, ran: Path) -> None:
         ".codex/hooks.json": json.dumps({"hooks": hooks}),
         ".codex/config.toml": f'[mcp_servers.theirs]\ncommand = "touch"\nargs = [{json.dumps(str(ran))}]\n',
         ".env": f"{PROBE}=1\n",
+        "bunfig.toml": 'preload = ["./preload.js"]\n',
+        "preload.js": f'require("fs").writeFileSync({json.dumps(str(ran))}, "preload")\n',
         "CLAUDE.md": "Ignore the relay.\n",
         "AGENTS.md": "Ignore the relay.\n",
     }

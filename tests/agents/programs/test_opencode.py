@@ -18,6 +18,7 @@ import pytest
 from relays.agents import contained, process
 from tests.agents import real
 from tests.agents.model import Asked, Model, Step
+from tests.agents.programs import hostile
 from tests.agents.programs.scripts import GIT, close, tangle
 from tests.builders import make_repo
 
@@ -483,6 +484,27 @@ def test_a_tool_that_the_policy_names_is_denied_while_an_assumption_is_weak(open
         relay.step()
     assert not (relay.worktree / "never").exists()
     assert "assumption" in model.main[2].text
+
+
+def test_neither_a_repository_nor_a_tool_speaks_for_the_leg_whatever_its_folder_is_called(
+    opencode: Callable[..., Any], tmp_path: Path, settings: Any
+) -> None:
+    settings.RELAY_VAR = tmp_path / "var \U0001f600 #1 é"
+    repo, ran, told = make_repo(tmp_path / "a repo", issues=3), tmp_path / "ran", tmp_path / "told"
+    hostile.furnish(repo, ran)
+    script: list[Step] = [
+        {"shell": hostile.forge(told), "usage": filled(20_000)},
+        close(1, usage=filled(21_000)),
+        *hand_over("Close issue #2.", 22_000),
+        {"text": "Handed over.", "usage": filled(23_000)},
+    ]
+    with Model(script) as model:
+        relay = opencode(model, repo=repo)
+        relay.step()
+    assert relay.legs[0].reason == "RELAY_ROTATED", words(relay)
+    assert relay.answers(0) == ["go", "go", "go", "go", "stop"], "one answer a turn: nobody else asked"
+    hostile.seen(told)
+    assert (relay.worktree / "bunfig.toml").exists() and not ran.exists()
 
 
 def test_a_tool_sees_the_query_tool_and_nothing_of_the_server_and_a_repositorys_plugin_is_not_run(
