@@ -73,6 +73,7 @@ def figure(data: Flat) -> Drawing:
         },
         xaxis=axis(
             showgrid=False, range=[low, high], ticks="outside", ticklen=3, showline=False, nticks=12,
+            dtick=1 if high - low <= 12 else None,  # there is no half a turn
             title={
                 "text": title.format(leg=data.focus), "font": {"size": 11, "color": var("ink-2")}, "standoff": 6,
             },

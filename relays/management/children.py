@@ -18,6 +18,8 @@ from pathlib import Path
 RESTARTS_A_MINUTE = 5
 LOG_BYTES = 5 * 1024 * 1024
 _LOUD = re.compile(r"\b(ERROR|CRITICAL|FATAL)\b")
+#: uvicorn's word for live pages that were open when it was asked to end: nothing that anybody could mend
+_USUAL = re.compile(r"Cancel \d+ running task\(s\), timeout graceful shutdown exceeded")
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 _PR_SET_PDEATHSIG = 1
 
@@ -102,7 +104,7 @@ class Children:
             for line in lines:
                 text = line.rstrip("\n")
                 logger.info("%s", text)
-                if _LOUD.search(text):
+                if _LOUD.search(text) and not _USUAL.search(text):
                     self.say(f"{child.name}: {text}")
         handler.close()
 
@@ -122,7 +124,7 @@ class Children:
                         f"{child.name} ended {times} times in a minute (exit {code}); see {child.log}"
                     )
                 wait = min(0.5 * 2 ** len(child.starts), 10.0)
-                self.say(f"{child.name} ended (exit {code}); it is started again in {wait:.0f} s; see {child.log}")
+                self.say(f"{child.name} ended (exit {code}); it is started again in {wait:g} s; see {child.log}")
                 child.process, child.due = None, now + wait
             elif now >= child.due:
                 self._start(child)

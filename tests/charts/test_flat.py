@@ -156,6 +156,11 @@ def test_a_peak_over_the_window_stays_in_the_figure() -> None:
     assert low < 0 and high > 260_000
 
 
+def test_a_short_axis_has_no_half_turns() -> None:
+    assert drawn(THREE)["layout"]["xaxis"]["dtick"] == 1
+    assert drawn(flat(leg(0, 0, [20_000] * 40)))["layout"]["xaxis"].get("dtick") is None
+
+
 @pytest.mark.parametrize("data", [THREE, flat()], ids=["three legs", "nothing"])
 def test_it_is_strict_json(data: Flat) -> None:
     assert set(drawn(data)) >= {"data", "layout"}

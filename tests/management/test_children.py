@@ -81,6 +81,16 @@ def test_one_that_will_not_stay_up_is_given_up_on(
     assert "it is broken" in child.log.read_text()
 
 
+def test_that_open_pages_are_cut_off_at_the_end_is_no_error(many: Children, tmp_path: Path, said: Said) -> None:
+    usual = (
+        "print('ERROR:    Cancel 6 running task(s), timeout graceful shutdown exceeded'); print('ERROR it is broken')"
+    )
+    child = many.add("web", [sys.executable, "-c", usual], tmp_path / "web.log")
+    until(lambda: "web: ERROR it is broken" in said)
+    assert not any("Cancel" in line for line in said)
+    assert "Cancel 6" in child.log.read_text(), "the log has it"
+
+
 def test_stop_asks_first_and_kills_after_its_patience(many: Children, tmp_path: Path) -> None:
     polite = many.add("beat", SLEEPS, tmp_path / "beat.log")
     stubborn = many.add("worker", STUBBORN, tmp_path / "worker.log")
