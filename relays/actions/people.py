@@ -67,7 +67,7 @@ def add(name: str, role: str) -> User:
     if not NAME.fullmatch(name):
         raise Usage(
             _("user name %(name)s is not usable: take letters, digits and . _ @ + -, at most 150")
-            % {"name": repr(name)}
+            % {"name": repr(name[:80])}
         )
     if role not in roles.ROLES:
         raise Usage(
@@ -83,7 +83,7 @@ def make(actor: Actor, name: str, role: str) -> User:
     """An admin makes a person with one role. Raises NotPermitted, Usage, NotLegalNow (there is one of that name)."""
     need(actor, roles.ADMINISTER, "make a user")
     name = name.strip()
-    if User.objects.filter(username__iexact=name).exists() if name.isprintable() else False:
+    if NAME.fullmatch(name) and User.objects.filter(username__iexact=name).exists():
         raise NotLegalNow(
             _("user %(name)s: there is one of that name; give them a role in the list") % {"name": name[:60]}
         )

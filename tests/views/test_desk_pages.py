@@ -75,7 +75,16 @@ def test_a_site_keeps_an_admin_and_nobody_deactivates_themselves(client_of: Clie
     assert root.post("/users/99999/give/", {"role": "admin"}).status_code == 404
 
 
-@pytest.mark.parametrize("typed", [{"name": "a b", "role": "operator"}, {"name": "x", "role": "tsar"}, {"name": ""}])
+@pytest.mark.parametrize(
+    "typed",
+    [
+        {"name": "a b", "role": "operator"},
+        {"name": "x", "role": "tsar"},
+        {"name": ""},
+        {"name": "A" * 70_000, "role": "operator"},
+        {"name": "a\0", "role": "operator"},
+    ],
+)
 def test_a_person_that_cannot_be_is_refused_in_words(client_of: ClientOf, typed: dict[str, str]) -> None:
     response = client_of("admin").post("/users/", typed)
     assert response.status_code == 400 and "Nobody was made" in response.content.decode()
