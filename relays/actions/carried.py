@@ -19,6 +19,7 @@ from relays.core.settling import Settled, Settling
 from relays.core.vocabulary import Ask, Extra, StopReason
 from relays.driver import budgets, leases, rebaton, settled
 from relays.models import LIVE_STATES, Baton, Decision, Fact, GateEpisode, Leg, Relay
+from relays.reports.sentences import refused
 
 ANSWER_BYTES = 500
 #: what a relay stands on from its start: who decides, and where it works
@@ -96,7 +97,7 @@ def check(
         pin = _pin(gate, relay, new_objective, approves)
         check_fit(relay, limits, pin, globs)
     except (region.RegionError, policy.PolicyError, objective.ObjectiveError, baton.BatonError) as error:
-        raise Usage(_("decision: %(error)s") % {"error": error}) from error
+        raise Usage(_("decision: %(error)s") % {"error": refused(error)}) from error
     for glob in globs:
         if not _within(glob, relay.region):
             raise Usage(
@@ -169,7 +170,7 @@ def _settled(gate: GateEpisode, relay: Relay, said: Settling) -> tuple[Settled, 
     try:
         return settling.settle(gate.token, said, subjects=subjects, waivable=waivable)
     except settling.SettleError as error:
-        raise Usage(_("approve %(gate)s: %(error)s") % {"gate": gate.pk, "error": error}) from error
+        raise Usage(_("approve %(gate)s: %(error)s") % {"gate": gate.pk, "error": refused(error)}) from error
 
 
 def optional_pointers(relay: Relay) -> tuple[str, ...]:
@@ -196,7 +197,8 @@ def _pin(gate: GateEpisode, relay: Relay, stated: str, approves: bool) -> object
         own = objective.make_pin(pin_id(relay), relay.objective)
     except objective.ObjectiveError as error:
         raise Usage(
-            _("decision: the relay's objective cannot stand (%(error)s); state one with --objective") % {"error": error}
+            _("decision: the relay's objective cannot stand (%(error)s); state one with --objective")
+            % {"error": refused(error)}
         ) from error
     carried = _carried(relay)
     settled = objective.reconcile(carried.objective if carried else None, relay.pin)

@@ -28,6 +28,7 @@ from relays.models import Decision, Maintenance, MaintenanceItem, Relay
 from relays.models.pulse import bump
 from relays.reports import maintenance as report
 from relays.reports.maintenance import OPEN, TOPIC
+from relays.reports.sentences import refused
 from relaysite import bell
 
 log = logging.getLogger(__name__)
@@ -353,5 +354,5 @@ def check_sets(sets: Sequence[str]) -> list[str]:
     try:
         policy.with_sets(policy.build({}, None, {}), found)
     except policy.PolicyError as error:
-        raise Usage(_("policy: %(error)s") % {"error": error}) from error
+        raise Usage(_("policy: %(error)s") % {"error": refused(error)}) from error
     return found

@@ -34,6 +34,7 @@ from relays.core.vocabulary import Ask
 from relays.driver import budgets, causes
 from relays.driver.changes import INBOX, RELAYS, bump, topic
 from relays.models import LIVE_STATES, GateEpisode, GateState, Leg, PolicyVersion, Relay
+from relays.reports.sentences import refused
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}")
 #: words that are addresses of pages
@@ -84,7 +85,7 @@ def checked(text: str) -> dict[str, Any]:
         policy.build(settings.SITE_POLICY, None, table)
         return policytable.canonical(table)
     except policy.PolicyError as error:
-        raise Usage(_("policy: %(error)s") % {"error": error}, error.key) from error
+        raise Usage(_("policy: %(error)s") % {"error": refused(error)}, error.key) from error
 
 
 def _check_name(name: str) -> None:

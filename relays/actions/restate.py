@@ -27,6 +27,7 @@ from relays.core.vocabulary import Ask
 from relays.driver import budgets, causes
 from relays.driver.changes import INBOX, RELAYS, bump, topic
 from relays.models import LIVE_STATES, GateEpisode, GateState, Leg, Relay
+from relays.reports.sentences import refused
 
 LIMITS = "envelope."
 
@@ -88,7 +89,7 @@ def _changes(relay: Relay, stated: str, sets: Sequence[str]) -> carried.Changes:
         limits = policy.with_sets(budgets.policy_of(relay), sets) if sets else None
         carried.check_fit(relay, limits, pin)
     except (policy.PolicyError, objective.ObjectiveError, baton.BatonError) as error:
-        raise Usage(_("restate %(relay)s: %(error)s") % {"relay": relay.pk, "error": error}) from error
+        raise Usage(_("restate %(relay)s: %(error)s") % {"relay": relay.pk, "error": refused(error)}) from error
     if pin and pin.digest == relay.objective_digest and pin.pin_id == relay.pin_id:
         raise NotLegalNow(
             _("restate %(relay)s: that is its objective already; nothing was changed") % {"relay": relay.pk}

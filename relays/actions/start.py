@@ -22,6 +22,7 @@ from relays.core.vocabulary import Ask, Extra, Mode
 from relays.driver import adopt, leases, places, rebaton, successor
 from relays.driver.changes import INBOX, RELAYS, bump, ring, topic
 from relays.models import Decision, PolicyVersion, Relay, RelayStatus, Request, ReviewerGroup
+from relays.reports.sentences import prose, refused
 from relays.stores import git as git_store
 from relays.stores import ownconfig
 from relays.stores.base import StoreUnavailable
@@ -96,7 +97,7 @@ def plan(actor: Actor, request: StartRequest) -> Plan:
                 "start: --watch: done_when is prose (%(why_prose)s), which no store can say holds; use clauses "
                 'such as issues:none open, file:GLOB or cmd:"…"'
             )
-            % {"why_prose": done.why_prose},
+            % {"why_prose": prose(done.why_prose)},
             "done_when",
         )
     check_when(request.at)
@@ -106,7 +107,7 @@ def plan(actor: Actor, request: StartRequest) -> Plan:
     try:
         rebaton.check_room(pin, done.text, held_region, snapshot.baton)
     except baton.BatonError as error:
-        raise Usage(_("start: %(error)s") % {"error": error}, "objective") from error
+        raise Usage(_("start: %(error)s") % {"error": refused(error)}, "objective") from error
     if snapshot.workspace == "in_place" and not place.head_branch:
         raise Usage(
             _("start: %(place_top)s has no branch checked out; switch to one, or leave workspace at worktree")
@@ -138,7 +139,7 @@ def _goal(request: StartRequest) -> tuple[donewhen.DoneWhen, objective.Pin, tupl
         registry.UnknownAgent,
         AgentArgError,
     ) as error:
-        raise Usage(_("start: %(error)s") % {"error": error}, field) from error
+        raise Usage(_("start: %(error)s") % {"error": refused(error)}, field) from error
     return done, pin, held_region, adapter.name
 
 
@@ -356,7 +357,7 @@ def _repository_table(request: StartRequest, store: git_store.GitStore, tip: str
         text = store.read_file(tip, "dos.toml")
         return dict(policyfile.parse_toml_relay_table(text.decode("utf-8", "replace"))) if text else {}
     except policy.PolicyError as error:
-        raise Usage(_("start: %(error)s") % {"error": error}, "policy") from error
+        raise Usage(_("start: %(error)s") % {"error": refused(error)}, "policy") from error
     except StoreUnavailable as error:
         raise Refused(
             _("start: dos.toml of %(repo)s cannot be read: %(evidence)s")
@@ -389,7 +390,7 @@ def _policy(request: StartRequest, done: donewhen.DoneWhen, table: Mapping[str, 
         return built
     except policy.PolicyError as error:
         goal = f"done_when is prose ({done.why_prose}): " if done.prose else ""
-        raise Usage(_("start: %(goal)s%(error)s") % {"goal": goal, "error": error}, "policy") from error
+        raise Usage(_("start: %(goal)s%(error)s") % {"goal": goal, "error": refused(error)}, "policy") from error
 
 
 def next_id(store: git_store.GitStore, moment: datetime) -> str:

@@ -17,6 +17,7 @@ from relays.core import policy, policytable
 from relays.core.policy import Tighter
 from relays.core.policytable import GROUPS, Change
 from relays.models import FINAL_STATUSES, Decision, PolicyVersion, Relay
+from relays.reports.sentences import refused
 
 MOST_NAMES = 500
 MOST_VERSIONS = 200
@@ -215,7 +216,7 @@ def effective(layers: Sequence[tuple[str, Mapping[str, Any]]]) -> tuple[tuple[Gr
             over = policytable.merged(over, table)
         return grouped(policy.build(site, repository, over), policytable.sources(layers)), ""
     except policy.PolicyError as error:
-        return (), str(error)
+        return (), refused(error)
 
 
 def grouped(found: policy.Policy, sources: Mapping[str, str]) -> tuple[Group, ...]:
@@ -282,7 +283,7 @@ def relay_policy(relay: Relay) -> RelayPolicy:
         start = _started_from(relay, found)
         groups = grouped(found, start | dict.fromkeys(named, "decision"))
     except policy.PolicyError as error:
-        problem = str(error)
+        problem = refused(error)
     return RelayPolicy(relay, groups, problem, changed, newest_of_each())
 
 

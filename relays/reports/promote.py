@@ -15,6 +15,7 @@ from relays.agents import registry
 from relays.agents.base import AgentArgError
 from relays.core import donewhen, objective, region
 from relays.models import Decision, Session, SessionLeg
+from relays.reports.sentences import refused
 from relays.reports.session import LegRow, leg_rows
 
 #: the newest of them are named
@@ -88,7 +89,7 @@ def _objective(text: str) -> Said:
     try:
         objective.make_pin("pin", text)
     except objective.ObjectiveError as error:
-        return Said(str(error), True)
+        return Said(refused(error), True)
     return Said(_("It is carried word for word, by identity and digest, into every baton."))
 
 
@@ -96,7 +97,7 @@ def _done_when(text: str) -> Said:
     try:
         done = donewhen.parse(text)
     except donewhen.DoneWhenError as error:
-        return Said(str(error), True)
+        return Said(refused(error), True)
     if done.prose:
         return Said(
             _(
@@ -116,7 +117,7 @@ def _region(globs: Sequence[str]) -> Said:
     try:
         held = region.check_region(globs)
     except region.RegionError as error:
-        return Said(str(error), True)
+        return Said(refused(error), True)
     if held == region.EVERYTHING:
         return Said(_("Everything in the repository: no other relay may work in it meanwhile."))
     return Said(
@@ -133,5 +134,5 @@ def _agent(name: str, args: Mapping[str, str]) -> Said:
     try:
         registry.adapter(name).check_args(dict(args))
     except (registry.UnknownAgent, AgentArgError) as error:
-        return Said(str(error), True)
+        return Said(refused(error), True)
     return Said()

@@ -5,6 +5,8 @@ Interface: "number formats by locale; all texts translatable (English first)". P
 
 from django.utils.translation import gettext as _
 
+from relays.core.policy import PolicyError
+from relays.core.region import RegionError
 from relays.core.sentences import Places, Sentence
 from relays.reports.figures import places, whole
 
@@ -23,3 +25,18 @@ def _value(value: str | int | Places | Sentence) -> str:
     if isinstance(value, int):
         return whole(value)
     return told(value) if isinstance(value, Sentence) else places(value.value, value.digits)
+
+
+def prose(why: str) -> str:
+    """Why `done_when` is prose: the clause as it was written, and what is wrong with it in the reader's language."""
+    clause, between, wrong = why.rpartition(": ")
+    return clause + between + told(wrong)
+
+
+def refused(error: Exception) -> str:
+    """What an error of the rules says; the values in it, and what comes from elsewhere, as they are."""
+    if isinstance(error, PolicyError):
+        return _("policy key %(key)s: %(why)s") % {"key": error.key, "why": told(error.why)}
+    if isinstance(error, RegionError):
+        return f"{error.glob!r}: {told(error.why)}"
+    return told(str(error))

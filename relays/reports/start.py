@@ -27,6 +27,7 @@ from relays.models import PolicyVersion, RegionLease, Relay, Session
 from relays.reports import agents, policies, reviewers
 from relays.reports.agents import Offered
 from relays.reports.figures import whole
+from relays.reports.sentences import prose, refused
 from relays.stores import git as git_store
 from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
@@ -146,7 +147,7 @@ def _table(text: bytes | None) -> tuple[Mapping[str, Any] | None, str]:
     try:
         return policyfile.parse_toml_relay_table(text.decode("utf-8", "replace")) or None, ""
     except policy.PolicyError as error:
-        return None, str(error)
+        return None, refused(error)
 
 
 def checked(
@@ -196,7 +197,7 @@ def _policy(
             has_cmd = any(clause.kind == "cmd" for clause in done.clauses)
             policy.check_goal(built, prose=done.prose, watch=watch, has_cmd=has_cmd)
         except policy.PolicyError as error:
-            problem = str(error)
+            problem = refused(error)
     return groups, problem
 
 
@@ -220,7 +221,7 @@ def _objective(text: str) -> Said:
     try:
         objective.make_pin("pin", text)
     except objective.ObjectiveError as error:
-        return Said(str(error), True)
+        return Said(refused(error), True)
     return Said(_("It is carried word for word, by identity and digest, into every baton."))
 
 
@@ -238,15 +239,15 @@ def _done_when(text: str, done: DoneWhen | None, place: Place, watch: bool) -> S
         try:
             donewhen.parse(text)
         except donewhen.DoneWhenError as error:
-            return Said(str(error), True)
+            return Said(refused(error), True)
         return Said()
     if done.prose:
         why = _("Needs a person: %(why)s. No store can say that it holds, so a reviewer confirms it.")
         if watch:
             never = _("A watch needs clauses that a store can answer.")
-            return Said(f"{why % {'why': done.why_prose}} {never}", wrong=True, person=True)
+            return Said(f"{why % {'why': prose(done.why_prose)}} {never}", wrong=True, person=True)
         limit = _("The relay needs a limit of its envelope.")
-        return Said(f"{why % {'why': done.why_prose}} {limit}", person=True)
+        return Said(f"{why % {'why': prose(done.why_prose)}} {limit}", person=True)
     ends = _("the relay rests while all hold") if watch else _("the relay ends by itself when all hold")
     head = ngettext(
         "Machine-readable, %(n)d clause: %(ends)s.", "Machine-readable, %(n)d clauses: %(ends)s.", len(done.clauses)
@@ -277,7 +278,7 @@ def _region(globs: Sequence[str], place: Place) -> Said:
     try:
         held = region.check_region(globs)
     except region.RegionError as error:
-        return Said(str(error), True)
+        return Said(refused(error), True)
     if not place.top:
         return Said()
     holders = _holders(place.git_dir, held)
@@ -329,7 +330,7 @@ def _agent(name: str, args: Mapping[str, str], problem: str) -> Said:
     try:
         registry.adapter(name).check_args(dict(args))
     except (registry.UnknownAgent, AgentArgError) as error:
-        return Said(str(error), True)
+        return Said(refused(error), True)
     return Said()
 
 

@@ -20,6 +20,7 @@ from relays.core.policytable import CHOICES, GROUPS
 from relays.models import PolicyVersion
 from relays.reports import policies as report
 from relays.reports.roles import OPERATE, READ, may
+from relays.reports.sentences import told
 from relays.views.parts import whole_number
 from relays.views.relay import actor_of
 
@@ -138,7 +139,9 @@ def _posted(request: HttpRequest, known: PolicyVersion | None, name: str) -> Dra
     typed["baseline"] = form.get("key.baseline", "").replace("\r\n", "\n").strip()[:LONGEST]
     table = _table_of(typed)
     if problems := policytable.problems(table):
-        return Draft(known, called, comment, False, "", typed, problems=problems)
+        return Draft(
+            known, called, comment, False, "", typed, problems={key: told(why) for key, why in problems.items()}
+        )
     text = policytable.write(table)
     return Draft(known, called, comment, False, text, typed, problem=_why_not(text))
 

@@ -25,6 +25,7 @@ from relays.core.vocabulary import Mode
 from relays.models import PolicyVersion, Relay
 from relays.reports import start as report
 from relays.reports.roles import OPERATE, READ
+from relays.reports.sentences import refused
 from relays.views.relay import actor_of
 
 #: the limits of the envelope that have a field of their own: name, what is written there
@@ -248,7 +249,7 @@ def _checked(filled: Filled) -> report.Checked:
     try:
         table = policytable.sets_table(filled.sets)
     except policy.PolicyError as error:
-        problem = str(error)
+        problem = refused(error)
     if filled.typed["mode"]:
         table["mode"] = filled.typed["mode"]
     return report.checked(

@@ -27,6 +27,7 @@ from relays.actions import decide
 from relays.actions.base import Actor, NotLegalNow
 from relays.agents import readiness
 from relays.agents.contained import Containment
+from relays.core import donewhen, policy
 from relays.core.coverage import Coverage, over_legs
 from relays.core.faithful import ReadAgain, judge, stored
 from relays.core.verdicts import LegErrors, rot
@@ -35,7 +36,7 @@ from relays.costs.faithful import as_json
 from relays.models import GateState, RelayStatus
 from relays.reports.evidence import KINDS
 from relays.reports.relay import TABS
-from relays.reports.sentences import told
+from relays.reports.sentences import refused, told
 from tests.web_builders import make_gate, make_relay, make_user
 from tests.whole_house import World, build, patterns
 
@@ -281,6 +282,28 @@ def test_a_refusal_is_told_in_the_language_and_on_the_command_line_in_english(ca
         decide.approve(actor, gate.pk, seen="", comment="go on")
     with pytest.raises(NotLegalNow, match="^approve [0-9]+: it is refused, not waiting; look at `relay status RLY-"):
         decide.approve(actor, gate.pk, seen="", comment="go on")
+
+
+def test_an_error_of_the_rules_is_told_in_the_language_where_a_form_shows_it(catalog: Path) -> None:
+    admin = make_user("one-admin", "admin")
+    client = Client(headers={"accept-language": MADE_UP})
+    client.force_login(admin)
+    page = client.post(reverse("start"), {"do": "check", "done_when": "it reads well"}).content.decode()
+    assert "⟦it is none of the clauses that a store can answer⟧" in page
+    with translation.override(MADE_UP):
+        for asked, said in (
+            (lambda: donewhen.parse(" "), "⟦done_when is empty⟧"),
+            (
+                lambda: policy.parse_set("turns"),
+                "⟦policy key turns: ⟦write it as key=value, for example leg.turns=40⟧⟧",
+            ),
+        ):
+            with pytest.raises(ValueError) as raised:
+                asked()
+            assert refused(raised.value) == said
+    assert str(raised.value) == "policy key turns: write it as key=value, for example leg.turns=40"
+    file = (catalog / MADE_UP / "LC_MESSAGES" / "django.po").read_text()
+    assert "size} bytes long" not in file, "what is filled by Python is no text for a translator"
 
 
 def test_a_stored_line_is_told_in_the_language_only_where_its_numbers_still_say_it(catalog: Path) -> None:
