@@ -216,3 +216,9 @@ def test_what_can_be_done_to_all_is_a_live_region_without_anybodys_form(client_o
         region = client.get(f"/maintenance/?part={part}")
         assert region.status_code == 200 and "csrfmiddlewaretoken" not in region.content.decode()
     assert client.get("/maintenance/?part=page").status_code == 404
+
+
+def test_the_admin_of_the_first_start_is_shown_as_one(client_of: ClientOf) -> None:
+    User.objects.create_superuser("root-of-all", password=None)
+    page = client_of("admin").get("/users/?q=root-of-all").content.decode()
+    assert "made by the first start" in page
