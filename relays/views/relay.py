@@ -249,7 +249,7 @@ def facts(request: HttpRequest, relay_id: str) -> HttpResponse:
     except Refused as refusal:
         messages.error(request, str(refusal))
     else:
-        messages.success(request, "Recorded: the next leg is given what stands now.")
+        messages.success(request, _("Recorded: the next leg is given what stands now."))
     response = HttpResponseRedirect(reverse("relay", args=[found.pk]))
     response.status_code = 303
     return response
@@ -283,24 +283,24 @@ def restate(request: HttpRequest, relay_id: str) -> HttpResponse:
         stated, sets = request.POST.get("objective", ""), request.POST.get("sets", "").split()
         return restating.restate(actor, relay_id, new_objective=stated, sets=sets, comment=comment)
 
-    return _act(request, relay_id, act, "Recorded: the next leg is given what stands now.")
+    return _act(request, relay_id, act, _("Recorded: the next leg is given what stands now."))
 
 
 def actor_of(request: HttpRequest) -> Actor:
     """The signed-in person as an actor; views are behind sign-in."""
     user = request.user
     if not user.is_authenticated:
-        raise PermissionDenied("Sign in first.")
+        raise PermissionDenied(_("Sign in first."))
     return Actor(user)
 
 
 def _said(outcome: Outcome) -> str:
-    leg = f"leg {outcome.leg}" if outcome.leg is not None else "the leg"
+    leg = _("leg %s") % outcome.leg if outcome.leg is not None else _("the leg")
     return {
-        "drain": f"Asked: {leg} ends at its next safe point.",
-        "now": f"Asked: {leg} is ended at once.",
-        "start": "Asked: a worker checks it first; the next leg starts unless it is done or may rest.",
-    }.get(outcome.will, f"The relay is {outcome.status}.")
+        "drain": _("Asked: %(leg)s ends at its next safe point.") % {"leg": leg},
+        "now": _("Asked: %(leg)s is ended at once.") % {"leg": leg},
+        "start": _("Asked: a worker checks it first; the next leg starts unless it is done or may rest."),
+    }.get(outcome.will, _("The relay is %(status)s.") % {"status": _(outcome.status)})
 
 
 @require_POST
