@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shlex
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from relays.agents import contained, process
+from relays.agents.bridges import run
 from relays.agents.process import Containment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -352,3 +354,15 @@ def test_an_agent_has_its_three_pipes_open_and_nothing_of_ours(start, until, str
     folder = tmp_path / "agent-0"
     assert os.listdir(folder) == ["stderr.log"]
     assert (folder.stat().st_mode | (folder / "stderr.log").stat().st_mode) & 0o077 == 0
+
+
+def test_a_bridges_program_hears_interrupts_though_a_background_shell_ignores_them(tmp_path: Path) -> None:
+    """Codex's simple mode is stopped by SIGINT; who starts the house with `&` has it ignored by all that follow."""
+    (tmp_path / "program.py").write_text("import signal; print(signal.getsignal(signal.SIGINT) is signal.SIG_IGN)")
+    spawns = "import subprocess, sys; subprocess.run([sys.executable, sys.argv[1]])"
+    hears = f"import runpy; runpy.run_path({run.__file__!r})['hear_interrupts'](); {spawns}"
+    said = []
+    for code in (spawns, hears):
+        shell = f"trap '' INT; exec {shlex.quote(sys.executable)} -c {shlex.quote(code)} {tmp_path / 'program.py'}"
+        said.append(subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True).stdout.strip())
+    assert said == ["True", "False"]
