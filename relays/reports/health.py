@@ -297,7 +297,7 @@ def regions() -> Iterator[Finding]:
         ) % {"n": many, "names": _names(names, many)}
         yield Finding("regions", "warning", detail, _("`relay release ID` lets go of it"))
     else:
-        yield Finding("regions", "ok", _("%(n)d held, each by a relay that goes on") % {"n": held.count()})
+        yield Finding("regions", "ok", _("%(n)d held, each by a relay that has not ended") % {"n": held.count()})
 
 
 def outbox() -> Iterator[Finding]:
