@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from django.contrib.auth.models import Group, User
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -88,6 +89,7 @@ def make(actor: Actor, name: str, role: str) -> User:
             _("user %(name)s: there is one of that name; give them a role in the list") % {"name": name[:60]}
         )
     with transaction.atomic():
+        _one_after_the_other(actor, "make a user")
         user = add(name, role)
         record(actor, "user", now=timezone.now(), detail={"user": name, "role": role})
     return user
@@ -98,6 +100,7 @@ def give(actor: Actor, user_id: object, role: str) -> User:
     user = _person(actor, user_id, "give a role to")
     _role(role)
     with transaction.atomic():
+        _one_after_the_other(actor, "give a role")
         if user.groups.filter(name=role).exists():
             raise NotLegalNow(
                 _("user %(user)s: has the role %(role)s already; nothing was changed")
@@ -113,6 +116,7 @@ def take(actor: Actor, user_id: object, role: str) -> User:
     user = _person(actor, user_id, "take a role from")
     _role(role)
     with transaction.atomic():
+        _one_after_the_other(actor, "take a role")
         if not user.groups.filter(name=role).exists():
             raise NotLegalNow(
                 _("user %(user)s: has not the role %(role)s; nothing was changed")
@@ -133,6 +137,7 @@ def deactivate(actor: Actor, user_id: object) -> User:
             _("user %(user)s: nobody deactivates themselves; another admin does") % {"user": user.get_username()}
         )
     with transaction.atomic():
+        _one_after_the_other(actor, "deactivate a user")
         _keeps_an_admin(user)
         if not User.objects.filter(pk=user.pk, is_active=True).update(is_active=False):
             raise NotLegalNow(
@@ -148,6 +153,7 @@ def activate(actor: Actor, user_id: object) -> User:
     """The other way."""
     user = _person(actor, user_id, "activate")
     with transaction.atomic():
+        _one_after_the_other(actor, "activate a user")
         if not User.objects.filter(pk=user.pk, is_active=False).update(is_active=True):
             raise NotLegalNow(
                 _("user %(user)s: is active already; nothing was changed") % {"user": user.get_username()}
@@ -190,8 +196,17 @@ def _role(role: str) -> None:
         )
 
 
+def _one_after_the_other(actor: Actor, what: str) -> None:
+    """First in the transaction of an act on people: such acts wait for each other on either database, and the actor's
+    right is read anew after that. So of two admins who remove each other at once, one does and the other is refused.
+    """
+    Group.objects.select_for_update(no_key=True).get_or_create(name="admin")
+    need(Actor(User.objects.get(pk=actor.user.pk), actor.os_user), roles.ADMINISTER, what)
+
+
 def _keeps_an_admin(but: User) -> None:
     """Raise where, without this person, nobody could sign in as an admin."""
-    admins = User.objects.select_for_update().filter(is_active=True, groups__name="admin")
-    if not admins.exclude(pk=but.pk).exclude(username__in=MACHINES).exists() and admins.filter(pk=but.pk).exists():
+    admins = User.objects.filter(Q(groups__name="admin") | Q(is_superuser=True), is_active=True).distinct()
+    admins = admins.exclude(username__in=MACHINES)
+    if not admins.exclude(pk=but.pk).exists() and admins.filter(pk=but.pk).exists():
         raise NotLegalNow(_("user %(user)s: is the last admin; make another one first") % {"user": but.get_username()})

@@ -2,6 +2,7 @@
 
 from django.conf import settings
 from django.contrib import messages
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.urls import reverse
@@ -12,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from relays import access
 from relays.actions import people
-from relays.actions.base import NotFound, Refused
+from relays.actions.base import NotFound, NotPermitted, Refused
 from relays.reports import users as report
 from relays.reports.roles import ADMINISTER, ROLES
 from relays.views.parts import whole_number
@@ -68,6 +69,8 @@ def act(request: HttpRequest, pk: int, act: str) -> HttpResponse:
             raise Http404(_("There is no such act."))
     except NotFound as refusal:
         raise Http404(str(refusal)) from refusal
+    except NotPermitted as refusal:
+        raise PermissionDenied(str(refusal)) from refusal
     except Refused as refusal:
         messages.error(request, str(refusal))
     else:

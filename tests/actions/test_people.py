@@ -7,7 +7,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from relays.actions import people
-from relays.actions.base import NotFound, Usage
+from relays.actions.base import Actor, NotFound, NotLegalNow, Usage
 from relays.reports import roles
 from tests.web_builders import make_user
 
@@ -61,3 +61,14 @@ def test_add_makes_a_user_with_a_role_and_adds_roles() -> None:
         with pytest.raises(Usage):
             people.add(name, role)
     assert User.objects.count() == 1
+
+
+def test_the_admin_of_the_first_start_counts_as_one() -> None:
+    root, ann = User.objects.create_superuser("root"), make_user("ann", "admin")
+    who = Actor(root)
+    people.take(who, ann.pk, "admin")
+    assert not roles.may(User.objects.get(pk=ann.pk), roles.ADMINISTER)
+    people.give(who, ann.pk, "admin")
+    people.deactivate(Actor(User.objects.get(pk=ann.pk)), root.pk)
+    with pytest.raises(NotLegalNow, match="last admin"):
+        people.take(Actor(User.objects.get(pk=ann.pk)), ann.pk, "admin")
