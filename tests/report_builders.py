@@ -94,7 +94,7 @@ class Story:
         sha = builders.commit(self.repo, self._work(number), subject) if made else self.cursor
         detail = {
             "made": [sha],
-            "commits": [{"sha": sha, "subject": subject, "added": 2, "deleted": 1, "paths": 2}],
+            "commits": [{"sha": sha, "subject": subject, "patch_id": "", "added": 2, "deleted": 1, "paths": 2}],
             "issues": [f"issue:#{number + 1}"],
         }
         leg = Leg.objects.create(

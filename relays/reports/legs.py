@@ -16,7 +16,7 @@ from relays.core.coverage import Coverage
 from relays.core.vocabulary import Category, Token, token
 from relays.models import LIVE_STATES, Boundary, Call, Fact, Leg, Relay, ResetTransaction, Tombstone
 from relays.reports import seed
-from relays.reports.made import FACTS, progress_groups, words
+from relays.reports.made import FACTS, ProgressGroup, progress_groups, words
 
 SHOWN = 50
 TURNS = 50
@@ -301,7 +301,7 @@ class LegPage:
     assessment: tuple[tuple[str, str], ...]
     reset: ResetTransaction | None
     seed: seed.Seeded | None
-    progress: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    progress: tuple[ProgressGroup, ...]
     has_baton: bool
 
 

@@ -185,4 +185,11 @@ def test_the_page_asks_as_often_for_a_long_leg_as_for_a_short_one(client_of: Cli
     ],
 )
 def test_progress_reads_any_form_of_record(item: object, ref: str, line: str) -> None:
-    assert made.progress_groups({"commits": [item]}) == (("commits in the region", ((ref, line),)),)
+    (group,) = made.progress_groups({"commits": [item]})
+    assert (group.count, group.words, group.finding, group.items) == (1, "commit in the region", False, ((ref, line),))
+
+
+def test_a_finding_is_one_in_every_language_and_all_are_counted_though_some_are_shown():
+    (group,) = made.progress_groups({"foreign": ["a" * 40] * (made.FACTS + 1)})
+    assert (group.count, len(group.items), group.finding) == (made.FACTS + 1, made.FACTS, True)
+    assert group.words == "foreign commits, by others: a finding, not progress"
