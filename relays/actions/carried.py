@@ -6,8 +6,8 @@ writes, in its own transaction, a new current baton of the same closing leg: sam
 a `ledger` artifact that mirrors the decision".
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +24,11 @@ from relays.reports.sentences import refused
 ANSWER_BYTES = 500
 #: what a relay stands on from its start: who decides, and where it works
 NO_LIMITS = frozenset({"approvals", "four_eyes", "workspace"})
+
+
+SETTLES = (settled.ACT, "page_fault")
+#: one change as the decision that it is: its act, and what it changed
+Part = tuple[str, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +49,9 @@ class Changes:
         return frozenset(one.subject for one in self.settled if one.became == settling.WAIVED)
 
     @property
-    def parts(self) -> tuple[tuple[str, dict[str, Any]], ...]:
+    def parts(self) -> tuple[Part, ...]:
         """Each change as the decision that it is: its act, and what it changed."""
-        found: list[tuple[str, dict[str, Any]]] = []
+        found: list[Part] = []
         if self.next_action:
             found.append(("next_action", {"next_action": self.next_action}))
         found += [("answer", {"question": ref, "answer": text}) for ref, text in self.answers.items()]
@@ -67,6 +72,37 @@ class Changes:
     @property
     def acts(self) -> tuple[str, ...]:
         return tuple(act for act, _ in self.parts)
+
+    def beyond(self, stated: Sequence[Part]) -> "Changes":
+        """Without what stands already: to say the same again is to agree with it, no change of its own."""
+        left = [part for part in self.parts if part not in stated]
+        acts = {act for act, _ in left}
+        answered = {changed["question"] for act, changed in left if act == "answer"}
+        subjects = {changed.get("key", changed.get("record")) for act, changed in left if act in SETTLES}
+        return replace(
+            self,
+            next_action=self.next_action if "next_action" in acts else "",
+            answers={ref: text for ref, text in self.answers.items() if ref in answered},
+            region=self.region if "region" in acts else (),
+            policy=self.policy if "limit" in acts else None,
+            sets=self.sets if "limit" in acts else (),
+            objective=self.objective if "objective" in acts else None,
+            settled=tuple(one for one in self.settled if one.subject in subjects),
+        )
+
+
+def stated(gate: GateEpisode, approvals: Iterable[Decision]) -> tuple[Part, ...]:
+    """What these approvals carried: shown to whoever decides after them. One query, where there are any."""
+    numbers = {one.seq for one in approvals}
+    if not numbers:
+        return ()
+    rows = Decision.objects.filter(gate=gate).values_list("act", "detail")
+    beside = ("of", "statements")
+    return tuple(
+        (act, {key: value for key, value in detail.items() if key not in beside})
+        for act, detail in rows
+        if detail.get("of") in numbers
+    )
 
 
 def check(
@@ -276,16 +312,22 @@ def _canonical(ref: str) -> str:
         return ref
 
 
-def needs_limit(gate: GateEpisode, relay: Relay, rules: policy.Policy, changes: Changes) -> None:
-    """rules.md: "after `BUDGET_EXHAUSTED` it needs a new limit", one that leaves something."""
-    if changes.policy is None or changes.policy.envelope == rules.envelope:
+def needs_limit(
+    gate: GateEpisode, relay: Relay, rules: policy.Policy, changes: Changes, *, given: bool = False
+) -> None:
+    """rules.md: "after `BUDGET_EXHAUSTED` it needs a new limit", one that leaves something.
+
+    `given`: an approval that stands carries one; then who approves after it need not give another.
+    """
+    envelope = changes.policy.envelope if changes.policy else rules.envelope
+    if envelope == rules.envelope and not given:
         such = budget.limit_example(gate.items)
         raise Usage(
             _("approve %(gate)s: %(token)s needs a new limit, such as --set %(such)s")
             % {"gate": gate.pk, "token": gate.token, "such": such}
         )
-    over = budget.forbids_leg(changes.policy.envelope, relay.spent)
-    if StopReason.QUERIES in gate.items and budget.refuses_query(changes.policy.envelope, relay.spent):
+    over = budget.forbids_leg(envelope, relay.spent)
+    if StopReason.QUERIES in gate.items and budget.refuses_query(envelope, relay.spent):
         over = (*over, StopReason.QUERIES)
     if over:
         raise Usage(

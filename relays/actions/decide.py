@@ -1,9 +1,13 @@
 """Approve or refuse a gate: a recorded decision, bound to what was shown."""
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -94,9 +98,10 @@ def approve(
             raise Usage(
                 _("approve %(gate)s: the host was lost; confirm that it is dead with --host-dead") % {"gate": gate.pk}
             )
+        stated = carried.stated(gate, before.values())
         changes = carried.check(
             gate, relay, next_action, answers or {}, region, sets, objective, approves=True, said=said
-        )
+        ).beyond(stated)
         if gate.token == Ask.DONE_UNCONFIRMED and changes.acts:
             raise Usage(
                 _(
@@ -106,7 +111,12 @@ def approve(
                 % {"gate": gate.pk, "token": gate.token, "relay": relay.pk}
             )
         if gate.token == Ask.BUDGET_EXHAUSTED:
-            carried.needs_limit(gate, relay, rules, changes)
+            carried.needs_limit(gate, relay, rules, changes, given=any(act == "limit" for act, _changed in stated))
+        # who may decide no more counts no more; and nobody who has not seen what this approval changes
+        able = set(reviewer_names.able(relay.reviewers).values_list("pk", flat=True))
+        before = {pk: one for pk, one in before.items() if pk in able}
+        lapsed = sorted(one.actor.get_username() for one in before.values()) if changes.acts else []
+        have = 1 if changes.acts else len({*before, actor.user.pk})
         carried.hold_region(relay, changes, moment)
         decision = record(
             actor,
@@ -122,20 +132,22 @@ def approve(
                 "host_dead": host_dead,
                 "note": note,
                 "carries": list(changes.acts),
+                "lapsed": lapsed,
+                "form": form_digest(next_action, answers, region, sets, objective, said, host_dead=host_dead),
             },
         )
         carried.apply(actor, gate, relay, changes, decision, moment)
         causes.settle(relay, moment, but=gate.pk)
-        # who was let in no more, lost the role or left the group since then counts no more
-        able = set(reviewer_names.able(relay.reviewers).values_list("pk", flat=True))
-        have = len({*(set(before) & able), actor.user.pk})
         if have >= rules.approvals:
-            change_gate(gate.pk, GateState.APPROVED, frm=[GateState.WAITING], now=moment, by=actor.user, error="")
+            _move(actor, gate, GateState.APPROVED, GateState.WAITING, moment, error="")
             memory_ops.decide(gate, consents=True, now=moment)
             if gate.token == Ask.DONE_UNCONFIRMED:
                 _confirm(actor, gate, relay, moment)
             else:
                 _request(actor, gate, relay, rules, moment)
+        elif lapsed:
+            owed.gate_waits_again(gate, decision.seq, moment)
+            note = ". ".join(part for part in (note, _lapsed(lapsed)) if part)
         bump(topic(relay.pk), RELAYS, INBOX)
         ring(relay.pk)
     gate.refresh_from_db()
@@ -198,9 +210,13 @@ def refuse(
             gate=gate,
             comment=comment,
             seen=seen,
-            detail={"then": then, "carries": list(changes.acts)},
+            detail={
+                "then": then,
+                "carries": list(changes.acts),
+                "form": form_digest(next_action, answers, region, sets, objective, then=then),
+            },
         )
-        change_gate(gate.pk, GateState.REFUSED, frm=[GateState.WAITING], now=moment, by=actor.user)
+        _move(actor, gate, GateState.REFUSED, GateState.WAITING, moment)
         memory_ops.decide(gate, consents=False, now=moment)
         carried.apply(actor, gate, relay, changes, decision, moment)
         causes.settle(relay, moment, but=gate.pk)
@@ -236,6 +252,9 @@ def _tip(relay: Relay) -> str:
 def _locked(actor: Actor, gate: GateEpisode, relay: Relay, seen: str, tip: str, act: str) -> None:
     """Lock the relay, read it and the gate anew, then judge who decides, and what was seen against what stands now."""
     lock(relay)
+    # who lost the role, or was let in no more, while the branch was asked for its tip
+    fresh = User.objects.get(pk=actor.user.pk)
+    need(Actor(fresh, actor.os_user), "review", f"{act} gate {gate.pk}")
     reviewers.check_member(actor, relay, f"{act} {gate.pk}")
     gate.refresh_from_db()
     if gate.state != GateState.WAITING:
@@ -278,9 +297,46 @@ def _four_eyes(actor: Actor, gate: GateEpisode, relay: Relay, rules: policy.Poli
     )
 
 
+def _move(actor: Actor, gate: GateEpisode, to: str, frm: str, moment: datetime, **values: Any) -> None:
+    """Bring the gate there, or NotLegalNow where something else moved it first: then nothing of the act stands."""
+    if not change_gate(gate.pk, to, frm=[frm], now=moment, by=actor.user, **values):
+        gate.refresh_from_db()
+        raise NotLegalNow(
+            _("gate %(gate)s: it is %(state)s since a moment ago; look at it again, nothing was changed")
+            % {"gate": gate.pk, "state": _(gate.state)}
+        )
+
+
+def _lapsed(names: Sequence[str]) -> str:
+    return _("the approval of %(names)s was given without this change and lapses: they look again") % {
+        "names": ", ".join(names[:8])
+    }
+
+
+def form_digest(
+    next_action: str,
+    answers: Mapping[str, str] | None,
+    region: Sequence[str],
+    sets: Sequence[str],
+    objective: str,
+    said: Settling | None = None,
+    *,
+    host_dead: bool = False,
+    then: str = "",
+) -> str:
+    """sha256 of all that a decision was sent with beside its comment: by which the same form is known when it comes
+    again, and another one is not taken for it."""
+    settled = said or Settling()
+    content = [
+        next_action.strip(), sorted((answers or {}).items()), list(region), list(sets), objective.strip(), host_dead,
+        then, sorted(settled.confirm), sorted(settled.refresh), sorted(settled.serve.items()), sorted(settled.waive),
+    ]  # fmt: skip
+    return hashlib.sha256(json.dumps(content, ensure_ascii=True).encode("ascii")).hexdigest()
+
+
 def _confirm(actor: Actor, gate: GateEpisode, relay: Relay, moment: datetime) -> None:
     """A goal in prose is reached because a reviewer says so: the relay is done, no leg is needed."""
-    change_gate(gate.pk, GateState.CONFIRMED, frm=[GateState.APPROVED], now=moment, by=actor.user)
+    _move(actor, gate, GateState.CONFIRMED, GateState.APPROVED, moment)
     why = f"{gate.token}: confirmed by {actor.user.get_username()}"
     if not finals.done(relay.pk, frm=[RelayStatus.PARKED], now=moment, why=why):
         raise NotLegalNow(
@@ -296,8 +352,7 @@ def _request(actor: Actor, gate: GateEpisode, relay: Relay, rules: policy.Policy
     """
     relay.refresh_from_db()
     if relay.status != RelayStatus.PARKED or gate.blocks != NEXT_LEG:
-        why = "no leg was needed"
-        change_gate(gate.pk, GateState.CONFIRMED, frm=[GateState.APPROVED], now=moment, by=actor.user, why=why)
+        _move(actor, gate, GateState.CONFIRMED, GateState.APPROVED, moment, why="no leg was needed")
         return
     if rules.resume != "on_approve":
         return

@@ -11,7 +11,7 @@ from django.db.models import F, QuerySet
 from relays.core.limits import format_duration
 from relays.core.policy import PolicyError
 from relays.driver import budgets
-from relays.driver.changes import INBOX, RELAYS, bump, change_gate, keep_step, topic
+from relays.driver.changes import INBOX, RELAYS, bump, change_gate, keep_step, lock, topic
 from relays.models import NEXT_LEG, OPEN_GATES, GateEpisode, GateState, Leg, Notice, owed
 
 log = logging.getLogger(__name__)
@@ -128,6 +128,10 @@ def expire(now: datetime) -> int:
         if limit is None or now - gate.state_at < limit:
             continue
         with transaction.atomic():
+            # behind a decision that is being made, and judged anew: one that waits again has its whole time
+            lock(gate.relay_id)
+            if GateEpisode.objects.get(pk=gate.pk).state_at != gate.state_at:
+                continue
             why = f"nobody decided within {format_duration(limit)}"
             moved = change_gate(gate.pk, GateState.EXPIRED, frm=[GateState.WAITING], now=now, why=why)
             bump(topic(gate.relay_id), RELAYS, INBOX)

@@ -40,3 +40,9 @@ def gate_told(gate: GateEpisode, event: str, state: str, now: datetime) -> None:
     """One notice about a gate, once per round and state of it."""
     key = f"gate:{gate.pk}:{gate.round}:{state}"
     owe(event, key, now, relay_id=gate.relay_id, gate_id=gate.pk, detail={"state": state, "token": gate.token})
+
+
+def gate_waits_again(gate: GateEpisode, decision: int, now: datetime) -> None:
+    """A decision changed what is shown: whoever approved before it is asked again, once for each such decision."""
+    key, detail = f"gate:{gate.pk}:again:{decision}", {"state": str(GateState.WAITING), "token": gate.token}
+    owe(Notice.Event.GATE_OPENED, key, now, relay_id=gate.relay_id, gate_id=gate.pk, detail=detail)

@@ -18,8 +18,9 @@ def standing(
 ) -> dict[int, Decision]:
     """Actor key -> the approval that counts, for the digest `seen` of what is shown at branch tip `tip`.
 
-    An approval counts on the digest it was given on. One that carried a change (its baton is the current one) counts
-    on what its change made of that, as long as the branch has not moved.
+    An approval counts on the digest it was given on. One that carried a change (its baton is the current one; where no
+    leg has left a baton, nothing was changed since) counts on what its change made of that, as long as the branch has
+    not moved.
     """
     found: dict[int, Decision] = {}
     rows = list(decisions)
@@ -34,7 +35,10 @@ def standing(
 
 def _wrote(decision: Decision, carriers: Mapping[int, Any], baton: Baton | None) -> bool:
     """Whether the baton is the one that this decision wrote: its last artifact mirrors a change that it carried."""
-    if baton is None or baton.why != "decision":
+    if baton is None:
+        newest = Decision.objects.filter(relay=decision.relay_id, detail__of__isnull=False).order_by("-seq").first()
+        return newest is not None and newest.detail["of"] == decision.seq
+    if baton.why != "decision":
         return False
     carried = read(baton.text).baton
     if carried is None or not carried.artifacts:

@@ -222,8 +222,9 @@ def branch_tip(relay: Relay) -> tuple[str, str]:
 
 
 def seen_digest(gate: GateEpisode, tip: str) -> str:
-    """sha256 of what a person sees of this gate: its round and items, the current baton, the branch tip, and the
-    outcome and pointer verdicts of the newest verification. A check that finds the same again changes nothing."""
+    """sha256 of what a person sees of this gate: its round and items, the current baton, the relay's objective, region
+    and policy (which no baton tells before a leg has ended), the branch tip, and the outcome and pointer verdicts of
+    the newest verification. A check that finds the same again changes nothing."""
     return seen_digests([gate], tip)[gate.pk]
 
 
@@ -260,6 +261,7 @@ def _digest(
         "round": gate.round,
         "items": gate.items,
         "baton": baton.digest if baton else "",
+        "relay": [gate.relay.objective_digest, gate.relay.region, gate.relay.policy],
         "tip": tip,
         "verification": {"outcome": verification.outcome, "pointers": verdicts} if verification else None,
     }
@@ -331,7 +333,8 @@ def gate_page(gate: GateEpisode, now: datetime, tip: str, problem: str = "") -> 
         expires_at=gate.state_at + rules.gate_expiry if rules.gate_expiry else None,
         parked_for=parked_times({relay.pk: relay}, now)[relay.pk], cold=cold_prefixes([relay], now).get(relay.pk),
         shown=Shown(baton, verification, tip, problem, digest),
-        needs_limit=gate.token in _NEEDS_LIMIT, on_approve=rules.resume == "on_approve",
+        needs_limit=gate.token in _NEEDS_LIMIT and not _limit_given(decisions, approvals),
+        on_approve=rules.resume == "on_approve",
         host_lost=bool(leg and leg.cause == Cause.HOST_LOST),
         asked=asked(gate, carried, checks),
     )  # fmt: skip
@@ -408,13 +411,21 @@ def _questions(carried: Sequence[str], leg: Leg | None) -> tuple[tuple[Question,
     return tuple(list(found.values())[:QUESTIONS]), max(len(found) - QUESTIONS, 0)
 
 
-def decided_before(gate: GateEpisode, actor: int, act: str, seen: str, comment: str) -> int | None:
-    """The number of the decision that this person made with this very form, if they made one."""
+def decided_before(gate: GateEpisode, actor: int, act: str, seen: str, comment: str, form: str) -> int | None:
+    """The number of the decision that this person made with this very form, if they made one. `form`: the digest of
+    all else that the form carries; one that carried something else is another."""
     name = "refuse" if act == "refuse_stop" else act
     rows = Decision.objects.filter(gate=gate, actor=actor, act=name, comment=comment)
     if name != "reopen":
         rows = rows.filter(seen=seen).exclude(seen="")
-    return rows.order_by("-seq").values_list("seq", flat=True).first()
+    found = rows.order_by("-seq").values_list("seq", "detail")
+    return next((seq for seq, detail in found if detail.get("form", form) == form), None)
+
+
+def _limit_given(decisions: Sequence[Decision], approvals: Sequence[Approval]) -> bool:
+    """Whether an approval that counts carries a new limit."""
+    standing = {one.seq for one in approvals}
+    return any(one.act == "limit" and one.detail.get("of") in standing for one in decisions)
 
 
 def _others(gate: GateEpisode) -> int:

@@ -1,6 +1,7 @@
 """`/gates/<id>/`: everything needed to decide on one page, and the decision bound to what was shown."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
@@ -174,16 +175,18 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
     access.require(request, REVIEW)
     form = request.POST
     typed = {name: form.get(name, "") for name in FIELDS} | {"answers": _answers(form), "said": _ways(form)}
+    wanted: dict[str, Any] = {}
     try:
-        outcome = _decide(request, found, form)
+        wanted = _wanted(found, form)
+        outcome = _decide(request, found, form, wanted)
     except NotPermitted as refusal:
         return _page(request, access.load_gate(request, pk), typed, status=403, refused_line=str(refusal))
     except ChangedSinceSeen as change:
-        return _again(request, found, form) or _page(
+        return _again(request, found, form, wanted) or _page(
             request, access.load_gate(request, pk), typed, status=409, changed_line=str(change)
         )
     except NotLegalNow as refusal:
-        return _again(request, found, form) or _page(
+        return _again(request, found, form, wanted) or _page(
             request, access.load_gate(request, pk), typed, status=409, refused_line=str(refusal)
         )
     except Refused as refusal:
@@ -203,11 +206,12 @@ def _to(pk: int) -> HttpResponse:
     return response
 
 
-def _again(request: HttpRequest, found: GateEpisode, form: QueryDict) -> HttpResponse | None:
+def _again(request: HttpRequest, found: GateEpisode, form: QueryDict, wanted: Mapping[str, Any]) -> HttpResponse | None:
     """Where this very form was decided on before: the way back to what it led to, else None."""
     before = report.decided_before(
-        found, request.user.pk or 0, form.get("decision", ""), form.get("seen", ""), _comment(form)
-    )
+        found, request.user.pk or 0, form.get("decision", ""), form.get("seen", ""), _comment(form),
+        deciding.form_digest(**wanted),
+    )  # fmt: skip
     if before is None:
         return None
     messages.info(request, _("That was recorded already, as decision %(n)d; it counts once.") % {"n": before})
@@ -234,8 +238,8 @@ def give(request: HttpRequest, pk: int) -> HttpResponse:
     return _to(pk)
 
 
-def _decide(request: HttpRequest, found: GateEpisode, form: QueryDict) -> deciding.GateOutcome:
-    actor, seen, comment = actor_of(request), form.get("seen", ""), _comment(form)
+def _wanted(found: GateEpisode, form: QueryDict) -> dict[str, Any]:
+    """What the form carries beside comment and digest, as the act takes it."""
     decision = form.get("decision", "")
     written = form.get("next_own", "").strip()
     chosen = form.get("next", OWN if written else KEEP)
@@ -244,32 +248,36 @@ def _decide(request: HttpRequest, found: GateEpisode, form: QueryDict) -> decidi
             _("a next action was written, but another is chosen; choose “Write another one”, or empty the line")
         )
     next_action = written if chosen == OWN else chosen
+    wanted: dict[str, Any] = {
+        "next_action": next_action, "answers": {}, "region": [], "sets": [],
+        "objective": form.get("objective", "").strip(),
+    }  # fmt: skip
     if decision == "approve":
-        return deciding.approve(
-            actor,
-            found.pk,
-            seen=seen,
-            comment=comment,
-            next_action=next_action,
-            answers=_answers(form),
-            region=form.get("region", "").split(),
-            sets=form.get("sets", "").split(),
-            objective=form.get("objective", "").strip(),
-            host_dead=form.get("host_dead") == "1",
-            said=_said(form),
-        )
+        return wanted | {
+            "answers": _answers(form),
+            "region": form.get("region", "").split(),
+            "sets": form.get("sets", "").split(),
+            "host_dead": form.get("host_dead") == "1",
+            "said": _said(form),
+        }
+    # "not reached" may say what is missing; elsewhere what was chosen is for the approval that did not come
+    keeps = decision == "refuse" and found.token == Ask.DONE_UNCONFIRMED
+    return wanted | {
+        "next_action": next_action if keeps else "",
+        "objective": wanted["objective"] if decision == "refuse" else "",
+        "then": "stop" if decision == "refuse_stop" else "",
+    }
+
+
+def _decide(
+    request: HttpRequest, found: GateEpisode, form: QueryDict, wanted: Mapping[str, Any]
+) -> deciding.GateOutcome:
+    actor, seen, comment = actor_of(request), form.get("seen", ""), _comment(form)
+    decision = form.get("decision", "")
+    if decision == "approve":
+        return deciding.approve(actor, found.pk, seen=seen, comment=comment, **wanted)
     if decision in ("refuse", "refuse_stop", "reopen"):
-        return deciding.refuse(
-            actor,
-            found.pk,
-            seen=seen,
-            comment=comment,
-            then="stop" if decision == "refuse_stop" else "",
-            # "not reached" may say what is missing; elsewhere what was chosen is for the approval that did not come
-            next_action=next_action if decision == "refuse" and found.token == Ask.DONE_UNCONFIRMED else "",
-            objective=form.get("objective", "").strip() if decision == "refuse" else "",
-            reopen=decision == "reopen",
-        )
+        return deciding.refuse(actor, found.pk, seen=seen, comment=comment, reopen=decision == "reopen", **wanted)
     raise Refused(_("gate %(found)s: nothing was decided; press Approve or Refuse") % {"found": found.pk})
 
 

@@ -245,7 +245,7 @@ def test_an_approval_with_a_change_counts_on_what_its_change_made(people: People
 def test_an_approval_of_something_else_does_not_count_for_a_later_change(people: People, gate: GateEpisode) -> None:
     rules(gate.relay, approvals=3)
     approve(people.reviewer, gate)
-    assert approve(people.second, gate, next_action="Something else.").have == 2  # it was shown with the first
+    assert approve(people.second, gate, next_action="Something else.").have == 1
     assert have(gate) == 1  # what the second made of it, the first has not seen
     assert approve(people.reviewer, gate).have == 2
 

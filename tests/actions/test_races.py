@@ -1,17 +1,20 @@
 """Two people at once, each in a thread with a connection of its own: exactly one wins, and the record stays whole."""
 
+import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
-from threading import Barrier, Thread
+from threading import Barrier, Event, Thread
 from typing import Any
 
 import pytest
 from django.db import connection
 
-from relays.actions import park, resume
+from relays.actions import carried, park, resume
 from relays.actions.base import Actor, Held, NotLegalNow, Refused
 from relays.actions.decide import approve, refuse
 from relays.actions.start import StartRequest, start
+from relays.driver import gates
 from relays.models import (
     OPEN_STATES,
     Decision,
@@ -246,3 +249,29 @@ def test_refused_acts_are_refusals(people: People, gate: GateEpisode) -> None:
     with pytest.raises(AssertionError):
         at_once(lambda: 1 // 0)
     assert isinstance(at_once(lambda: resume.resume(people.operator, gate.relay_id))[0], NotLegalNow)
+
+
+@pytest.mark.parametrize("act", ["approve", "refuse"])
+def test_an_expiry_in_the_middle_of_a_decision_comes_before_it_or_after_it(
+    act: str, people: People, gate: GateEpisode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pass that closes gates comes between the reviewer's look at the gate and its change: never both."""
+    Relay.objects.update(policy={"gate_expiry": "1h"})
+    GateEpisode.objects.update(state_at=gate.state_at - timedelta(hours=2))
+    looked, checked, passing = seen(gate), carried.check, Event()
+
+    def meanwhile(*args: Any, **values: Any) -> Any:
+        passing.set()
+        time.sleep(0.5)
+        return checked(*args, **values)
+
+    def expiring() -> Any:
+        passing.wait(20)
+        return gates.expire(gate.state_at) or 0
+
+    monkeypatch.setattr(carried, "check", meanwhile)
+    deciding = approve if act == "approve" else refuse
+    decided, closed = at_once(lambda: deciding(people.reviewer, gate.pk, seen=looked, comment="x"), expiring)
+    gate.refresh_from_db()
+    assert closed == 0 and decided.state == gate.state == ("requested" if act == "approve" else "refused")
+    assert pending(gate.relay) == (act == "approve")

@@ -144,6 +144,16 @@ def test_a_double_click_is_one_decision_and_says_so(gate: GateEpisode, decision:
     assert "was recorded already, as decision 1" in text_of(client, gate)
 
 
+def test_another_tab_with_another_limit_is_no_double_click(gate: GateEpisode) -> None:
+    """Same person, same comment, same look: what the second tab carried is not said to be recorded."""
+    client, looked = as_user(make_user("rae", "reviewer")), digest(gate)
+    assert post(client, gate, seen=looked, sets="envelope.turns=400").status_code == 303
+    other = post(client, gate, seen=looked, sets="envelope.turns=900")
+    assert other.status_code == 409 and "it is requested, not waiting" in other.content.decode()
+    assert post(client, gate, seen=looked, sets="envelope.turns=400").status_code == 303
+    assert Decision.objects.filter(act="approve").count() == 1
+
+
 @pytest.mark.slow
 def test_another_comment_or_another_person_is_no_double_click(gate: GateEpisode) -> None:
     rae, sam, looked = make_user("rae", "reviewer"), make_user("sam", "reviewer"), digest(gate)
