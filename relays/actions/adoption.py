@@ -16,6 +16,7 @@ from relays.agents import registry
 from relays.agents.base import AgentArgError
 from relays.core import baton as batons
 from relays.core import donewhen, objective, policy, policyfile, region, travel
+from relays.core.sentences import phrase, quoted
 from relays.core.vocabulary import Mode, Reason
 from relays.driver import places, rebaton
 from relays.driver.adopt import Travelled
@@ -60,7 +61,11 @@ def row(
         rebaton.check_room(pin, done.text, held, rules.baton)
         if refusal := batons.read(batons.canonical(baton), rules.baton).refusal:
             raise batons.BatonError(
-                refusal.path, f"{refusal.evidence}; give wider bounds, such as --set baton.total=16384"
+                refusal.path,
+                phrase(
+                    "%(evidence)s; give wider bounds, such as --set baton.total=16384",
+                    evidence=quoted(refusal.evidence),
+                ),
             )
     except (
         donewhen.DoneWhenError,

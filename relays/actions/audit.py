@@ -30,7 +30,7 @@ BEAT_STALE = timedelta(seconds=30)  # whoever beat last before that is dead
 
 def begin(actor: Actor) -> AuditRun:
     """Begin a verification, and read as much as fits into a second. One goes on already: that one is meant."""
-    need(actor, roles.READ, "verify the chain")
+    need(actor, roles.READ, _("verify the chain"))
     now = timezone.now()
     try:
         with transaction.atomic():
@@ -48,7 +48,7 @@ def begin(actor: Actor) -> AuditRun:
 
 def cancel(actor: Actor, pk: int) -> AuditRun:
     """End it without a result; whoever reads for it sees that with its next beat."""
-    need(actor, roles.READ, "cancel a verification")
+    need(actor, roles.READ, _("cancel a verification"))
     now = timezone.now()
     with transaction.atomic():
         run = AuditRun.objects.select_for_update().filter(pk=pk).first() if 0 < pk < 2**63 else None

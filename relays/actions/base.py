@@ -78,11 +78,16 @@ class Outcome:
 
 
 def need(actor: Actor, right: str, what: str) -> None:
-    """Raise NotPermitted unless the actor may."""
+    """Raise NotPermitted unless the actor may. `what` they wanted is told as it is given."""
     if not actor.user.is_active or not roles.may(actor.user, right):
         raise NotPermitted(
             _("%(what)s: user %(username)s has no role that may %(right)s; ask an admin for the role %(ROLE_FOR)s")
-            % {"what": what, "username": actor.user.get_username(), "right": right, "ROLE_FOR": roles.ROLE_FOR[right]}
+            % {
+                "what": what,
+                "username": actor.user.get_username(),
+                "right": _(right),
+                "ROLE_FOR": _(roles.ROLE_FOR[right]),
+            }
         )
 
 

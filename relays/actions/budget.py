@@ -14,6 +14,7 @@ from relays.actions.base import Actor, NotFound, NotPermitted, Usage, need, reco
 from relays.costs import rollups
 from relays.models import OwnerBudget, OwnerMonth
 from relays.models.pulse import bump
+from relays.reports.figures import whole
 from relays.reports.roles import READ, roles_of
 
 SETTERS = frozenset({"manager", "admin"})
@@ -28,7 +29,7 @@ def set_limit(
     `limit` None takes the budget away. A recorded decision; the months that it holds for are judged at once. Raises
     Refused.
     """
-    need(actor, READ, "budget")
+    need(actor, READ, _("budget"))
     if not SETTERS & set(roles_of(actor.user)):
         raise NotPermitted(
             _("budget: user %(user)s has no role that may set budgets; ask an admin for the role manager")
@@ -38,7 +39,7 @@ def set_limit(
     if limit is not None and not (limit.is_finite() and 0 < limit <= MOST):
         raise Usage(
             _("budget: --limit %(limit)s: must be dollars, more than 0 and at most %(most)s")
-            % {"limit": limit, "most": f"{MOST:,}"}
+            % {"limit": limit, "most": whole(MOST)}
         )
     if not 0 < warn_at <= 1:
         raise Usage(
@@ -81,4 +82,4 @@ def owner_or_refuse(name: str) -> User:
 
 
 def _named(month: date | None) -> str:
-    return f"{month:%Y-%m}" if month else "each month"
+    return f"{month:%Y-%m}" if month else _("each month")

@@ -279,7 +279,7 @@ def _answers(gate: GateEpisode, relay: Relay, answers: Mapping[str, str]) -> dic
     for given, answer in answers.items():
         ref = _canonical(given)
         if ref not in asked:
-            known = ", ".join(sorted(asked)[:8]) or "none"
+            known = ", ".join(sorted(asked)[:8]) or _("none")
             raise Usage(
                 _("--answer %(given)s: no open question of gate %(gate)s; open are: %(known)s")
                 % {"given": given[:200], "gate": gate.pk, "known": known}

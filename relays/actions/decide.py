@@ -234,10 +234,12 @@ def refuse(
 
 def _load(actor: Actor, gate_id: object, act: str, comment: str) -> tuple[GateEpisode, Relay]:
     gate = gate_or_refuse(gate_id)
-    need(actor, "review", f"{act} gate {gate.pk}")
+    need(actor, "review", _("%(act)s gate %(gate)s") % {"act": _(act), "gate": gate.pk})
     if not comment.strip():
-        raise Usage(_("%(act)s %(gate)s: a comment is required; say why in --comment") % {"act": act, "gate": gate.pk})
-    check_comment(f"{act} {gate.pk}", comment)
+        raise Usage(
+            _("%(act)s %(gate)s: a comment is required; say why in --comment") % {"act": _(act), "gate": gate.pk}
+        )
+    check_comment(f"{_(act)} {gate.pk}", comment)
     return gate, gate.relay
 
 
@@ -254,18 +256,18 @@ def _locked(actor: Actor, gate: GateEpisode, relay: Relay, seen: str, tip: str, 
     lock(relay)
     # who lost the role, or was let in no more, while the branch was asked for its tip
     fresh = User.objects.get(pk=actor.user.pk)
-    need(Actor(fresh, actor.os_user), "review", f"{act} gate {gate.pk}")
-    reviewers.check_member(actor, relay, f"{act} {gate.pk}")
+    need(Actor(fresh, actor.os_user), "review", _("%(act)s gate %(gate)s") % {"act": _(act), "gate": gate.pk})
+    reviewers.check_member(actor, relay, f"{_(act)} {gate.pk}")
     gate.refresh_from_db()
     if gate.state != GateState.WAITING:
         raise NotLegalNow(
             _("%(act)s %(gate)s: it is %(state)s, not waiting; look at `relay status %(relay)s`")
-            % {"act": act, "gate": gate.pk, "state": _(gate.state), "relay": relay.pk}
+            % {"act": _(act), "gate": gate.pk, "state": _(gate.state), "relay": relay.pk}
         )
     if gate_report.seen_digest(gate, tip) != seen:
         raise ChangedSinceSeen(
             _("%(act)s %(gate)s: changed since you looked; look at gate %(gate)s again and decide on what it shows now")
-            % {"act": act, "gate": gate.pk}
+            % {"act": _(act), "gate": gate.pk}
         )
 
 
@@ -364,7 +366,7 @@ def _request(actor: Actor, gate: GateEpisode, relay: Relay, rules: policy.Policy
 
 def _reopen(actor: Actor, gate: GateEpisode, relay: Relay, comment: str, moment: datetime) -> GateOutcome:
     lock(relay)
-    reviewers.check_member(actor, relay, f"refuse {gate.pk} --reopen")
+    reviewers.check_member(actor, relay, _("refuse %(gate)s --reopen") % {"gate": gate.pk})
     gate.refresh_from_db()
     if gate.state not in (GateState.REFUSED, GateState.EXPIRED):
         raise NotLegalNow(

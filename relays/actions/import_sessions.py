@@ -32,7 +32,7 @@ def start(actor: Actor, paths: Sequence[str], *, follow: bool = False, anywhere:
     begun: NotPermitted (no right to operate, or outside SESSION_ROOTS), Usage (no path, or one that cannot be one),
     NotFound (nothing is there).
     """
-    need(actor, "operate", "import")
+    need(actor, "operate", _("import"))
     resolved = _resolved(paths, anywhere)
     now = timezone.now()
     with transaction.atomic():
@@ -54,7 +54,7 @@ def cancel(actor: Actor, job_id: object) -> Import:
         if not jobs.cancel(job.pk, now=now):
             raise NotLegalNow(
                 _("cancel import: import %(pk)s is %(status)s already; nothing was changed")
-                % {"pk": job.pk, "status": job.status}
+                % {"pk": job.pk, "status": _(job.status)}
             )
         record(actor, "cancel_import", now=now, detail={"import": job.pk})
     job.refresh_from_db()
@@ -76,7 +76,7 @@ def resume(actor: Actor, job_id: object) -> Import:
                     "resume import: import %(pk)s is %(status)s; only one that was cancelled or failed goes on,"
                     " start another to read anew"
                 )
-                % {"pk": job.pk, "status": job.status}
+                % {"pk": job.pk, "status": _(job.status)}
             )
         record(actor, "resume_import", now=now, detail={"import": job.pk})
     job.refresh_from_db()

@@ -24,7 +24,7 @@ def choose(
     theme: str | None = None,
 ) -> report.Chosen:
     """Keep what is given, leave the rest as it is. Raises Usage for a word that is no choice, NotPermitted."""
-    need(actor, "read", "layout")
+    need(actor, "read", _("layout"))
     given: list[tuple[str, str, str | None, Collection[str]]] = [
         ("density", _("density"), density, report.DENSITIES),
         ("first_tab", _("first tab"), first_tab, TABS),
@@ -51,7 +51,7 @@ def choose(
 
 def hints_done(actor: Actor) -> None:
     """The hints of the first sign-in were read or skipped: they are not shown to this person again."""
-    need(actor, "read", "layout")
+    need(actor, "read", _("layout"))
     Layout.objects.update_or_create(user=actor.user, defaults={"hints_done": True})
 
 

@@ -5,12 +5,14 @@ from pathlib import Path
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from relays.actions.base import Actor, NotLegalNow, Usage, need, relay_or_refuse
 from relays.core.pointers import Answer, Pointer, PointerError, Verdict, one_line, parse_pointer
 from relays.driver import places
 from relays.driver.changes import bump, ring, topic
 from relays.models import LedgerRow, Outbox, Relay
+from relays.reports.sentences import told
 from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
 from relays.stores.git import GitStore
@@ -24,18 +26,27 @@ def append(actor: Actor, relay_id: str, refs: Sequence[str], note: str = "") -> 
 
     A reference that does not resolve is kept as what it is: it counts for nothing until it does. Raises Refused.
     """
-    need(actor, "operate", "ledger add")
+    need(actor, "operate", _("ledger add"))
     relay = relay_or_refuse(relay_id)
     if relay.final:
-        raise NotLegalNow(f"ledger add: {relay.pk} is {relay.status}: its ledger is closed; start a new relay")
+        raise NotLegalNow(
+            _("ledger add: %(relay)s is %(status)s: its ledger is closed; start a new relay")
+            % {"relay": relay.pk, "status": _(relay.status)}
+        )
     if not 0 < len(refs) <= MOST_REFS:
-        raise Usage(f"ledger add: {len(refs)} references; give between 1 and {MOST_REFS} with --ref kind:ref")
+        raise Usage(
+            _("ledger add: %(n)s references; give between 1 and %(most)s with --ref kind:ref")
+            % {"n": len(refs), "most": MOST_REFS}
+        )
     pointers: list[Pointer] = []
     for ref in refs:
         try:
             pointers.append(parse_pointer(ref))
         except PointerError as error:
-            raise Usage(f"ledger add: --ref {ref!r}: {error.why}; write it as kind:ref or #n") from error
+            raise Usage(
+                _("ledger add: --ref %(ref)s: %(why)s; write it as kind:ref or #n")
+                % {"ref": repr(ref), "why": told(error.why)}
+            ) from error
     answers = _judge(relay, pointers)
     leg = relay.legs.order_by("-number").first()
     head = f"{relay.pk}.{leg.number if leg else 0}.c"

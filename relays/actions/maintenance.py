@@ -56,7 +56,7 @@ def policy_all(
 ) -> Maintenance:
     """Every relay that has not ended (or of `relays` each) gets these values by a decision of its own, from its next
     boundary on. Raises Usage for a value that no policy can have, before anything is changed."""
-    need(actor, "operate", "change policies")
+    need(actor, "operate", _("change policies"))
     lines = check_sets(sets)
     if not comment.strip():
         raise Usage(_("change policies: a comment is required; say why"))
@@ -76,8 +76,8 @@ def policy_all(
 
 def look(actor: Actor, *, comment: str = "") -> Maintenance:
     """List what clean would remove and what it keeps, with why. Nothing is removed before `confirm`."""
-    need(actor, "operate", "clean up")
-    check_comment("clean up", comment)
+    need(actor, "operate", _("clean up"))
+    check_comment(_("clean up"), comment)
     with transaction.atomic():
         row = _open(actor, Kind.CLEAN, Status.LOOKING, comment)
         bump(TOPIC)
@@ -87,7 +87,7 @@ def look(actor: Actor, *, comment: str = "") -> Maintenance:
 
 def confirm(actor: Actor, act_id: object) -> Maintenance:
     """Remove what was listed, as far as it still may go. Raises NotLegalNow where there is no list to confirm."""
-    need(actor, "operate", "clean up")
+    need(actor, "operate", _("clean up"))
     row = act_or_refuse(act_id)
     with transaction.atomic():
         listed = Maintenance.objects.filter(pk=row.pk, status=Status.LISTED)
@@ -110,7 +110,7 @@ def confirm(actor: Actor, act_id: object) -> Maintenance:
 
 def cancel(actor: Actor, act_id: object) -> Maintenance:
     """End it: what is done stays done, the rest is left as it is."""
-    need(actor, "operate", "cancel maintenance")
+    need(actor, "operate", _("cancel maintenance"))
     row = act_or_refuse(act_id)
     now = timezone.now()
     with transaction.atomic():
@@ -148,19 +148,19 @@ def _begin(
     expected: int | None,
     sets: Sequence[str] = (),
 ) -> Maintenance:
-    need(actor, "operate", kind.replace("_", " "))
-    check_comment(kind, comment)
+    need(actor, "operate", _named(kind))
+    check_comment(_named(kind), comment)
     with transaction.atomic():
         row = _open(actor, kind, Status.RUNNING, comment, sets)
         found = [relay.pk for relay in relays]
         if not found:
             raise NotLegalNow(
-                _("%(kind)s: there is no relay to do it to; nothing was changed") % {"kind": kind.replace("_", " ")}
+                _("%(kind)s: there is no relay to do it to; nothing was changed") % {"kind": _named(kind)}
             )
         if expected is not None and len(found) > expected + max(3, expected // 10):
             raise NotLegalNow(
                 _("%(kind)s: it would be %(found)s relays now, %(expected)s were shown; look again")
-                % {"kind": kind.replace("_", " "), "found": len(found), "expected": expected}
+                % {"kind": _named(kind), "found": len(found), "expected": expected}
             )
         MaintenanceItem.objects.bulk_create([MaintenanceItem(act=row, relay_id=pk) for pk in found], batch_size=500)
         detail = {"maintenance": row.pk, "kind": kind, "relays": len(found), **({"sets": list(sets)} if sets else {})}
@@ -168,6 +168,10 @@ def _begin(
         bump(TOPIC)
         bell.ring(TASK, row.pk)
     return row
+
+
+def _named(kind: str) -> str:
+    return _(kind.replace("_", " "))
 
 
 def _open(actor: Actor, kind: str, status: str, comment: str, sets: Sequence[str] = ()) -> Maintenance:
@@ -180,7 +184,7 @@ def _open(actor: Actor, kind: str, status: str, comment: str, sets: Sequence[str
             )  # fmt: skip
     except IntegrityError as error:
         raise NotLegalNow(
-            _("%(kind)s: it is under way already; wait, or cancel it") % {"kind": kind.replace("_", " ")}
+            _("%(kind)s: it is under way already; wait, or cancel it") % {"kind": _named(kind)}
         ) from error
 
 

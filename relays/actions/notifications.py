@@ -19,6 +19,7 @@ from relays.notices import delivery as delivering
 from relays.notices.sending import Answer
 from relays.reports import roles
 from relays.reports.notifications import EVENTS, TOPIC
+from relays.reports.sentences import refused
 
 NAME_LENGTH = 80
 MOST = 50  # channels of a site, and subscriptions of a person
@@ -34,7 +35,7 @@ class Made:
 
 def add_channel(actor: Actor, *, name: str, url: str) -> Made:
     """Raises NotPermitted (no admin), Usage (a name or an address that is none), NotLegalNow (there, or too many)."""
-    need(actor, roles.ADMINISTER, "make a channel")
+    need(actor, roles.ADMINISTER, _("make a channel"))
     name, url = name.strip(), url.strip()
     if not name or len(name) > NAME_LENGTH or not name.isprintable():
         raise Usage(
@@ -44,7 +45,7 @@ def add_channel(actor: Actor, *, name: str, url: str) -> Made:
     try:
         found = notify.parse(url)
     except notify.AddressError as error:
-        raise Usage(_("channel %(name)s: %(error)s") % {"name": name, "error": error}) from error
+        raise Usage(_("channel %(name)s: %(error)s") % {"name": name, "error": refused(error)}) from error
     now, key = timezone.now(), notify.digest(url)
     with transaction.atomic():
         if Channel.objects.filter(active=True).count() >= MOST:
@@ -70,7 +71,7 @@ def add_channel(actor: Actor, *, name: str, url: str) -> Made:
 
 def new_secret(actor: Actor, channel_id: object) -> Made:
     """Sign a webhook with another secret from now on; what was shown before is of no use any more."""
-    need(actor, roles.ADMINISTER, "change a channel")
+    need(actor, roles.ADMINISTER, _("change a channel"))
     row = _channel(channel_id)
     if row.kind != Channel.Kind.WEBHOOK:
         raise NotLegalNow(_("channel %(row)s: only a webhook is signed") % {"row": row.name})
@@ -83,7 +84,7 @@ def new_secret(actor: Actor, channel_id: object) -> Made:
 
 def remove_channel(actor: Actor, channel_id: object) -> Channel:
     """Nothing is sent there any more; its address is forgotten, what was sent stays known."""
-    need(actor, roles.ADMINISTER, "remove a channel")
+    need(actor, roles.ADMINISTER, _("remove a channel"))
     row = _channel(channel_id)
     if row.site:
         raise NotLegalNow(
@@ -103,7 +104,7 @@ def subscribe(
     actor: Actor, channel_id: object, *, scope: str, events: Sequence[str], relay_id: str = ""
 ) -> Subscription:
     """Be told of these events on a channel: of all relays, of one's own, or of one. Chosen again, it replaces that."""
-    need(actor, roles.READ, "subscribe")
+    need(actor, roles.READ, _("subscribe"))
     row = _channel(channel_id)
     if row.site:
         raise NotLegalNow(_("channel %(row)s: it gets every event already") % {"row": row.name})
@@ -129,7 +130,7 @@ def subscribe(
 
 def unsubscribe(actor: Actor, subscription_id: object) -> None:
     """Of one's own only. Raises NotFound."""
-    need(actor, roles.READ, "unsubscribe")
+    need(actor, roles.READ, _("unsubscribe"))
     pk = _number(subscription_id)
     if not Subscription.objects.filter(pk=pk, user=actor.user).delete()[0]:
         raise NotFound(
@@ -141,7 +142,7 @@ def unsubscribe(actor: Actor, subscription_id: object) -> None:
 
 def test(actor: Actor, channel_id: object) -> Answer:
     """Send a test now: an admin to any channel, others to those that they are subscribed to."""
-    need(actor, roles.READ, "test a channel")
+    need(actor, roles.READ, _("test a channel"))
     row = _channel(channel_id)
     if not _may_see(actor.user, row):
         raise NotPermitted(_("test %(row)s: subscribe to it first, or ask an admin") % {"row": row.name})
@@ -150,7 +151,7 @@ def test(actor: Actor, channel_id: object) -> Answer:
 
 def again(actor: Actor, delivery_id: object) -> Delivery:
     """Try a dead delivery once more from the start: an admin any, others their own."""
-    need(actor, roles.READ, "send again")
+    need(actor, roles.READ, _("send again"))
     row = Delivery.objects.select_related("channel").filter(pk=_number(delivery_id)).first()
     if row is None or not (roles.may(actor.user, roles.ADMINISTER) or actor.user.get_username() in row.readers):
         raise NotFound(

@@ -30,8 +30,8 @@ def stop(actor: Actor, relay_id: str, *, now: bool = False, comment: str = "") -
 
 def _end(actor: Actor, relay_id: str, act: str, immediate: bool, comment: str, of: int | None = None) -> Outcome:
     relay = relay_or_refuse(relay_id)
-    need(actor, "operate", f"{act} {relay_id}")
-    check_comment(f"{act} {relay_id}", comment)
+    need(actor, "operate", f"{_(act)} {relay_id}")
+    check_comment(f"{_(act)} {relay_id}", comment)
     moment = timezone.now()
     request = Request.NOW if immediate else Request.DRAIN
     with transaction.atomic():
@@ -42,7 +42,7 @@ def _end(actor: Actor, relay_id: str, act: str, immediate: bool, comment: str, o
         if relay.final:
             raise NotLegalNow(
                 _("%(act)s %(relay_id)s: it is %(status)s; a %(status)s relay stays %(status)s")
-                % {"act": act, "relay_id": relay_id, "status": _(relay.status)}
+                % {"act": _(act), "relay_id": relay_id, "status": _(relay.status)}
             )
         live = Leg.objects.filter(relay=relay, state__in=LIVE_STATES).first()
         if act == "park" and relay.status == RelayStatus.PARKED:

@@ -73,7 +73,7 @@ def add(name: str, role: str) -> User:
     if role not in roles.ROLES:
         raise Usage(
             _("role %(role)s is not known: take one of %(ROLES)s")
-            % {"role": repr(role), "ROLES": ", ".join(roles.ROLES)}
+            % {"role": repr(role), "ROLES": ", ".join(map(_, roles.ROLES))}
         )
     user = _with_roles(name, (role,))
     user.groups.add(Group.objects.get_or_create(name=role)[0])
@@ -82,7 +82,7 @@ def add(name: str, role: str) -> User:
 
 def make(actor: Actor, name: str, role: str) -> User:
     """An admin makes a person with one role. Raises NotPermitted, Usage, NotLegalNow (there is one of that name)."""
-    need(actor, roles.ADMINISTER, "make a user")
+    need(actor, roles.ADMINISTER, _("make a user"))
     name = name.strip()
     if NAME.fullmatch(name) and User.objects.filter(username__iexact=name).exists():
         raise NotLegalNow(
@@ -97,14 +97,14 @@ def make(actor: Actor, name: str, role: str) -> User:
 
 def give(actor: Actor, user_id: object, role: str) -> User:
     """An admin gives a person one more role."""
-    user = _person(actor, user_id, "give a role to")
+    user = _person(actor, user_id, _("give a role to a user"))
     _role(role)
     with transaction.atomic():
         _one_after_the_other(actor, "give a role")
         if user.groups.filter(name=role).exists():
             raise NotLegalNow(
                 _("user %(user)s: has the role %(role)s already; nothing was changed")
-                % {"user": user.get_username(), "role": role}
+                % {"user": user.get_username(), "role": _(role)}
             )
         user.groups.add(Group.objects.get_or_create(name=role)[0])
         record(actor, "give_role", now=timezone.now(), detail={"user": user.get_username(), "role": role})
@@ -113,7 +113,7 @@ def give(actor: Actor, user_id: object, role: str) -> User:
 
 def take(actor: Actor, user_id: object, role: str) -> User:
     """An admin takes a role from a person; the site keeps at least one active admin."""
-    user = _person(actor, user_id, "take a role from")
+    user = _person(actor, user_id, _("take a role from a user"))
     _role(role)
     with transaction.atomic():
         _one_after_the_other(actor, "take a role")
@@ -131,7 +131,7 @@ def take(actor: Actor, user_id: object, role: str) -> User:
 
 def deactivate(actor: Actor, user_id: object) -> User:
     """Nobody signs in as them any more, no token of theirs is answered, open pages end; what they did stays."""
-    user = _person(actor, user_id, "deactivate")
+    user = _person(actor, user_id, _("deactivate a user"))
     if user.pk == actor.user.pk:
         raise NotLegalNow(
             _("user %(user)s: nobody deactivates themselves; another admin does") % {"user": user.get_username()}
@@ -151,7 +151,7 @@ def deactivate(actor: Actor, user_id: object) -> User:
 
 def activate(actor: Actor, user_id: object) -> User:
     """The other way."""
-    user = _person(actor, user_id, "activate")
+    user = _person(actor, user_id, _("activate a user"))
     with transaction.atomic():
         _one_after_the_other(actor, "activate a user")
         if not User.objects.filter(pk=user.pk, is_active=False).update(is_active=True):
@@ -164,7 +164,7 @@ def activate(actor: Actor, user_id: object) -> User:
 
 def link(actor: Actor, user_id: object) -> tuple[User, str]:
     """The person, and the path of a link that signs them in once within LINK_MINUTES; only its hash is kept."""
-    user = _person(actor, user_id, "make a sign-in link for")
+    user = _person(actor, user_id, _("make a sign-in link for a user"))
     if not user.is_active:
         raise NotLegalNow(_("user %(user)s: is not active; activate them first") % {"user": user.get_username()})
     with transaction.atomic():
@@ -174,7 +174,7 @@ def link(actor: Actor, user_id: object) -> tuple[User, str]:
 
 
 def _person(actor: Actor, user_id: object, what: str) -> User:
-    need(actor, roles.ADMINISTER, f"{what} a user")
+    need(actor, roles.ADMINISTER, what)
     text = str(user_id)
     user = User.objects.filter(pk=int(text)).first() if text.isascii() and text.isdecimal() and len(text) < 10 else None
     if user is None:
@@ -192,7 +192,7 @@ def _role(role: str) -> None:
     if role not in roles.ROLES:
         raise Usage(
             _("role %(role)s is not known: take one of %(ROLES)s")
-            % {"role": repr(role[:40]), "ROLES": ", ".join(roles.ROLES)}
+            % {"role": repr(role[:40]), "ROLES": ", ".join(map(_, roles.ROLES))}
         )
 
 

@@ -46,9 +46,9 @@ def save(actor: Actor, name: str, text: str, *, comment: str = "") -> PolicyVers
 
     Raises Usage with the key named, or NotPermitted; nothing is kept then.
     """
-    need(actor, "operate", "save a policy")
+    need(actor, "operate", _("save a policy"))
     _check_name(name)
-    check_comment("policy", comment)
+    check_comment(_("policy"), comment)
     table = checked(text)
     digest = hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
     moment = timezone.now()
@@ -138,7 +138,7 @@ def change(
     changed; limits that a waiting gate asks about are decided there. `of`: the maintenance that it is part of.
     """
     relay = relay_or_refuse(relay_id)
-    act = f"policy of {relay_id}"
+    act = _("policy of %(relay)s") % {"relay": relay_id}
     need(actor, "operate", act)
     if not comment.strip():
         raise Usage(_("%(act)s: a comment is required; say why") % {"act": act}, "comment")
@@ -193,7 +193,7 @@ def _changed(
         after = policy.with_sets(before, texts)
         carried.check_fit(relay, after, None)
     except policy.PolicyError as error:
-        raise Usage(f"{act}: {error}", error.key) from error
+        raise Usage(_("%(act)s: %(error)s") % {"act": act, "error": refused(error)}, error.key) from error
     if not texts:
         raise NotLegalNow(_("%(act)s: it says so already; nothing was changed") % {"act": act})
     if not carried.can_carry(relay):

@@ -23,6 +23,7 @@ from relays.core.policy import from_snapshot
 from relays.driver.changes import bump, topic
 from relays.models import Push, PushState, RelayStatus
 from relays.reports.gate import branch_tip
+from relays.reports.sentences import told
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +41,20 @@ class Asked:
 def push(actor: Actor, relay_id: str, *, seen: str, comment: str = "") -> Asked:
     """Have the branch pushed as it was seen (`seen`: its tip). Never by force, never while the relay goes on."""
     relay = relay_or_refuse(relay_id)
-    need(actor, "operate", f"push {relay_id}")
-    check_comment(f"push {relay_id}", comment)
+    need(actor, "operate", _("push %(relay)s") % {"relay": relay_id})
+    check_comment(_("push %(relay)s") % {"relay": relay_id}, comment)
     tip, problem = branch_tip(relay)
     moment = timezone.now()
     with transaction.atomic():
         lock(relay)
         if relay.status != RelayStatus.DONE:
             raise NotLegalNow(_("push %(relay)s: it is %(status)s; only a relay that is done is pushed")
-                              % {"relay": relay_id, "status": relay.status})  # fmt: skip
+                              % {"relay": relay_id, "status": _(relay.status)})  # fmt: skip
         where = from_snapshot(relay.policy).push_to
         if not where:
             raise NotLegalNow(_("push %s: its policy names no address (push_to); push it yourself") % relay_id)
         if not tip:
-            raise NotLegalNow(_("push %(relay)s: %(why)s") % {"relay": relay_id, "why": problem})
+            raise NotLegalNow(_("push %(relay)s: %(why)s") % {"relay": relay_id, "why": told(problem)})
         if seen != tip:
             raise ChangedSinceSeen(
                 _("push %(relay)s: the branch is at %(tip)s now; look again") % {"relay": relay_id, "tip": tip[:12]}

@@ -34,8 +34,8 @@ def release(actor: Actor, relay_id: str, comment: str = "") -> Released:
     Refused while a leg lives or is about to start: it writes where nobody else may.
     """
     relay = relay_or_refuse(relay_id)
-    need(actor, "operate", f"release {relay_id}")
-    check_comment(f"release {relay_id}", comment)
+    need(actor, "operate", _("release %(relay)s") % {"relay": relay_id})
+    check_comment(_("release %(relay)s") % {"relay": relay_id}, comment)
     moment = timezone.now()
     with transaction.atomic():
         lock(relay)

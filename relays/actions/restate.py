@@ -40,10 +40,10 @@ def restate(actor: Actor, relay_id: str, *, new_objective: str = "", sets: Seque
     is where it is decided.
     """
     relay = relay_or_refuse(relay_id)
-    need(actor, "operate", f"restate {relay_id}")
+    need(actor, "operate", _("restate %(relay)s") % {"relay": relay_id})
     if not comment.strip():
         raise Usage(_("restate %(relay_id)s: a comment is required; say why in --comment") % {"relay_id": relay_id})
-    check_comment(f"restate {relay_id}", comment)
+    check_comment(_("restate %(relay)s") % {"relay": relay_id}, comment)
     moment = timezone.now()
     with transaction.atomic():
         lock(relay)

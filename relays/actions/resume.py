@@ -20,8 +20,8 @@ def resume(actor: Actor, relay_id: str, comment: str = "", *, of: int | None = N
     """
     part = {"maintenance": of} if of else {}
     relay = relay_or_refuse(relay_id)
-    need(actor, "operate", f"resume {relay_id}")
-    check_comment(f"resume {relay_id}", comment)
+    need(actor, "operate", _("resume %(relay)s") % {"relay": relay_id})
+    check_comment(_("resume %(relay)s") % {"relay": relay_id}, comment)
     moment = timezone.now()
     with transaction.atomic():
         lock(relay)

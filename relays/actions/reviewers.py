@@ -37,8 +37,8 @@ def change_group(
 
     A group that relays stand on keeps at least one member who may review.
     """
-    need(actor, roles.ADMINISTER, f"group {name[:60]}")
-    check_comment("group", comment)
+    need(actor, roles.ADMINISTER, _("group %(name)s") % {"name": name[:60]})
+    check_comment(_("group"), comment)
     if not NAME.fullmatch(name) or name != name.strip():
         raise Usage(
             _("group name %(name)s is not usable: letters, digits, blanks and . _ -, at most 60")
@@ -94,7 +94,7 @@ def choose(name: str) -> ReviewerGroup:
     """The group of that name, or NotFound."""
     group = ReviewerGroup.objects.filter(name=name).first() if name.isprintable() else None
     if group is None:
-        known = ", ".join(reviewers.groups()[:8]) or "none; an admin makes one with `relay group add NAME USER`"
+        known = ", ".join(reviewers.groups()[:8]) or _("none; an admin makes one with `relay group add NAME USER`")
         raise NotFound(_("reviewers: no group %(name)s; known: %(known)s") % {"name": repr(name[:60]), "known": known})
     return group
 
@@ -134,7 +134,7 @@ def give(actor: Actor, relay_id: str, group_name: str, comment: str) -> Decision
     By an admin, or by somebody who may decide on it now. Who looked at a waiting gate looks again: its approvals lapse.
     """
     relay = relay_or_refuse(relay_id)
-    what = f"reviewers {relay_id}"
+    what = _("reviewers %(relay)s") % {"relay": relay_id}
     if not comment.strip():
         raise Usage(_("%(what)s: a comment is required; say why in --comment") % {"what": what})
     check_comment(what, comment)
@@ -181,7 +181,7 @@ def check_member(actor: Actor, relay: Relay, what: str) -> None:
     group = relay.reviewers
     if group is None or group.members.filter(pk=actor.user.pk).exists():
         return
-    names = ", ".join(reviewers.names_of(group)[:5]) or "nobody who may review: an admin adds somebody"
+    names = ", ".join(reviewers.names_of(group)[:5]) or _("nobody who may review: an admin adds somebody")
     raise NotPermitted(
         _(
             "%(what)s: only the reviewer group %(group)s decides on %(relay)s, and user %(user)s is not in "

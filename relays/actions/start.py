@@ -22,7 +22,7 @@ from relays.core.vocabulary import Ask, Extra, Mode
 from relays.driver import adopt, leases, places, rebaton, successor
 from relays.driver.changes import INBOX, RELAYS, bump, ring, topic
 from relays.models import Decision, PolicyVersion, Relay, RelayStatus, Request, ReviewerGroup
-from relays.reports.sentences import prose, refused
+from relays.reports.sentences import refused, told
 from relays.stores import git as git_store
 from relays.stores import ownconfig
 from relays.stores.base import StoreUnavailable
@@ -89,7 +89,7 @@ class _Again(Exception):
 
 def plan(actor: Actor, request: StartRequest) -> Plan:
     """Everything that a start checks, but who holds the region: nothing is made. Raises Usage or NotPermitted."""
-    need(actor, "operate", "start a relay")
+    need(actor, "operate", _("start a relay"))
     done, pin, held_region, agent = _goal(request)
     if request.watch and done.prose:
         raise Usage(
@@ -97,7 +97,7 @@ def plan(actor: Actor, request: StartRequest) -> Plan:
                 "start: --watch: done_when is prose (%(why_prose)s), which no store can say holds; use clauses "
                 'such as issues:none open, file:GLOB or cmd:"…"'
             )
-            % {"why_prose": prose(done.why_prose)},
+            % {"why_prose": told(done.why_prose)},
             "done_when",
         )
     check_when(request.at)
@@ -116,7 +116,7 @@ def plan(actor: Actor, request: StartRequest) -> Plan:
         )
     group = reviewers.choose(request.reviewers) if request.reviewers else None
     if group is not None:
-        reviewers.check_enough("start", group, snapshot, actor.user.get_username())
+        reviewers.check_enough(_("start"), group, snapshot, actor.user.get_username())
     return Plan(request, place, store, tip, done, held_region, snapshot, table, _sources(request, table), agent, group)
 
 
@@ -168,7 +168,7 @@ def start(actor: Actor, request: StartRequest) -> Relay:
     schedule ahead"), its region held and its start commit fixed; with `try_one` it parks behind its first leg. Raises
     Usage, Held (exit 6, COLLISION_RISK with the holder) or NotPermitted; nothing is made then.
     """
-    need(actor, "operate", "start a relay")
+    need(actor, "operate", _("start a relay"))
     if (before := _started(actor, request)) is not None:
         return before
     found = plan(actor, request)
@@ -324,9 +324,10 @@ def _repository(repo: str) -> tuple[git_store.RepoPlace, git_store.GitStore, str
             )
         store = git_store.GitStore(place.git_dir, places.shield())
     except StoreUnavailable as error:
-        fix = error.fix or "name a folder inside a git repository"
+        fix = told(error.fix) or _("name a folder inside a git repository")
         raise Usage(
-            _("start: --repo %(repo)s: %(evidence)s; %(fix)s") % {"repo": repo, "evidence": error.evidence, "fix": fix},
+            _("start: --repo %(repo)s: %(evidence)s; %(fix)s")
+            % {"repo": repo, "evidence": told(error.evidence), "fix": fix},
             "repo",
         ) from error
     if not place.head_sha:
@@ -342,12 +343,14 @@ def in_words(relay: Relay) -> str:
     """
     done = donewhen.parse(relay.done_when)
     if done.prose:
-        return (
-            f"done_when is prose ({done.why_prose}): it is never true by itself; "
-            f"a reviewer confirms it ({Ask.DONE_UNCONFIRMED}) when the agent believes it reached"
-        )
+        return _(
+            "done_when is prose (%(why)s): it is never true by itself; a reviewer confirms it (%(token)s) when the "
+            "agent believes it reached"
+        ) % {"why": told(done.why_prose), "token": Ask.DONE_UNCONFIRMED}
     if relay.watch:
-        return "done_when is an invariant: the relay idles while it holds and nothing is pending, and never ends by it"
+        return _(
+            "done_when is an invariant: the relay idles while it holds and nothing is pending, and never ends by it"
+        )
     return ""
 
 
@@ -361,7 +364,7 @@ def _repository_table(request: StartRequest, store: git_store.GitStore, tip: str
     except StoreUnavailable as error:
         raise Refused(
             _("start: dos.toml of %(repo)s cannot be read: %(evidence)s")
-            % {"repo": request.repo, "evidence": error.evidence}
+            % {"repo": request.repo, "evidence": told(error.evidence)}
         ) from error
 
 
@@ -389,7 +392,7 @@ def _policy(request: StartRequest, done: donewhen.DoneWhen, table: Mapping[str, 
         policy.check_goal(built, prose=done.prose, watch=request.watch, has_cmd=has_cmd)
         return built
     except policy.PolicyError as error:
-        goal = f"done_when is prose ({done.why_prose}): " if done.prose else ""
+        goal = _("done_when is prose (%(why)s): ") % {"why": told(done.why_prose)} if done.prose else ""
         raise Usage(_("start: %(goal)s%(error)s") % {"goal": goal, "error": refused(error)}, "policy") from error
 
 

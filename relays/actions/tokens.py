@@ -51,7 +51,7 @@ def add(actor: Actor, *, name: str, role: str, days: int, owner: str = "") -> Ma
     if role not in roles.TOKEN_ROLES:
         raise Usage(
             _("token %(name)s: role %(role)s is not known; take one of %(TOKEN_ROLES)s")
-            % {"name": name, "role": repr(role[:40]), "TOKEN_ROLES": ", ".join(roles.TOKEN_ROLES)}
+            % {"name": name, "role": repr(role[:40]), "TOKEN_ROLES": ", ".join(map(_, roles.TOKEN_ROLES))}
         )
     if not 1 <= days <= MOST_DAYS:
         raise Usage(
@@ -66,7 +66,7 @@ def add(actor: Actor, *, name: str, role: str, days: int, owner: str = "") -> Ma
                 "token %(name)s: user %(username)s has not the role %(needed)s; a token never has more "
                 "rights than its person, so take a narrower role or ask an admin"
             )
-            % {"name": name, "username": user.get_username(), "needed": needed}
+            % {"name": name, "username": user.get_username(), "needed": _(needed)}
         )
     secret = PREFIX + secrets.token_urlsafe(32)
     now = timezone.now()

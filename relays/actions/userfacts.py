@@ -21,6 +21,7 @@ from relays.driver import rebaton, reload, travel
 from relays.driver import userfacts as standing
 from relays.driver.changes import RELAYS, bump, topic
 from relays.models import Baton, Decision, Leg, Relay
+from relays.reports.sentences import told
 from relays.stores.base import StoreUnavailable
 
 
@@ -55,13 +56,13 @@ def add_pin(actor: Actor, relay_id: str, ref: str, comment: str = "") -> Stated:
     except PointerError as error:
         raise Usage(
             _("pin %(relay_id)s: --add %(ref)s: %(why)s; write it as kind:ref or #n")
-            % {"relay_id": relay_id, "ref": repr(ref[:200]), "why": error.why}
+            % {"relay_id": relay_id, "ref": repr(ref[:200]), "why": told(error.why)}
         ) from error
     verdict, evidence = _judge(relay, pointer)
     if verdict is Verdict.DANGLING:
         raise Usage(
             _("pin %(relay_id)s: %(pointer)s does not resolve (%(evidence)s); commit or file it first")
-            % {"relay_id": relay_id, "pointer": pointer, "evidence": evidence}
+            % {"relay_id": relay_id, "pointer": pointer, "evidence": told(evidence)}
         )
     changed = {"pin": str(pointer), "verdict": str(verdict)}
     return _change(actor, relay, "pin_add", changed, lambda one: one.pointer == str(pointer), comment)
@@ -77,10 +78,10 @@ def remove(actor: Actor, relay_id: str, kind: FactKind, what: str, comment: str 
         ref = named
     found = [one for one in standing.of(relay_id) if one.kind == kind and ref in (one.pointer, one.text)]
     if not found:
-        known = ", ".join(one.pointer for one in standing.of(relay_id) if one.kind == kind) or "none"
+        known = ", ".join(one.pointer for one in standing.of(relay_id) if one.kind == kind) or _("none")
         raise Usage(
             _("%(kind)s %(relay_id)s: --remove %(named)s: no such %(kind)s stands; standing are: %(known)s")
-            % {"kind": kind, "relay_id": relay_id, "named": repr(named[:200]), "known": known}
+            % {"kind": _(kind), "relay_id": relay_id, "named": repr(named[:200]), "known": known}
         )
     gone = found[-1]
     changed = {"removed": gone.pointer, **({"fact": gone.text} if gone.text else {})}
@@ -89,8 +90,8 @@ def remove(actor: Actor, relay_id: str, kind: FactKind, what: str, comment: str 
 
 def _relay(actor: Actor, relay_id: str, act: str, comment: str) -> Relay:
     relay = relay_or_refuse(relay_id)
-    need(actor, "operate", f"{act} {relay_id}")
-    check_comment(f"{act} {relay_id}", comment)
+    need(actor, "operate", f"{_(act)} {relay_id}")
+    check_comment(f"{_(act)} {relay_id}", comment)
     return relay
 
 
@@ -111,7 +112,7 @@ def _change(actor: Actor, relay: Relay, act: str, changed: dict[str, Any], same:
         if relay.final:
             raise NotLegalNow(
                 _("%(kind)s %(relay)s: it is %(status)s; no leg follows that could be given it")
-                % {"kind": kind, "relay": relay.pk, "status": _(relay.status)}
+                % {"kind": _(kind), "relay": relay.pk, "status": _(relay.status)}
             )
         before = standing.of(relay.pk)
         if same is not None:
@@ -120,7 +121,7 @@ def _change(actor: Actor, relay: Relay, act: str, changed: dict[str, Any], same:
             if len(before) >= userfacts.MOST:
                 raise NotLegalNow(
                     _("%(kind)s %(relay)s: %(before)s pins and facts stand, and a seed holds no more")
-                    % {"kind": kind, "relay": relay.pk, "before": len(before)}
+                    % {"kind": _(kind), "relay": relay.pk, "before": len(before)}
                 )
         elif changed["removed"] not in {one.pointer for one in before}:
             return Stated(relay.pk, None, before)  # somebody else took it back meanwhile

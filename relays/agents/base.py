@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from relays.core.sentences import RuleError, phrase
+
 #: what of our own environment an agent sees; `LC_*` besides
 ALLOWED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 
 
-class AgentArgError(ValueError):
+class AgentArgError(RuleError):
     """An agent argument that is not known or not allowed; one line that names it and says what is allowed."""
 
 
@@ -124,10 +126,16 @@ def env_names(value: str) -> tuple[str, ...]:
     for name in names:
         if not _NAME.fullmatch(name) or name.startswith("RELAY_"):
             raise AgentArgError(
-                f"agent argument env: {name!r} is not allowed; names of variables, none that starts RELAY_"
+                phrase(
+                    "agent argument env: %(name)s is not allowed; names of variables, none that starts RELAY_",
+                    name=repr(name),
+                )
             )
         if name in _OURS:
             raise AgentArgError(
-                f"agent argument env: {name} is a secret of this site; put the agent's own in another variable"
+                phrase(
+                    "agent argument env: %(name)s is a secret of this site; put the agent's own in another variable",
+                    name=name,
+                )
             )
     return names

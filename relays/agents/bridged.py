@@ -12,6 +12,7 @@ from typing import Final
 
 from relays.agents import limits, programs
 from relays.agents.base import AgentArgError, Launch, LegContext, env_names, environment
+from relays.core.sentences import phrase
 
 RUN: Final = Path(__file__).parent / "bridges" / "run.py"
 COMMON: Final = ("program", "model", "env", *limits.ARGS)
@@ -34,13 +35,25 @@ class BridgedAdapter:
         for key, value in args.items():
             if key not in allowed:
                 raise AgentArgError(
-                    f"agent argument {key!r} is not known to the {self.name} agent; allowed: {', '.join(allowed)}"
+                    phrase(
+                        "agent argument %(key)s is not known to the %(name)s agent; allowed: %(allowed)s",
+                        key=repr(key),
+                        name=self.name,
+                        allowed=", ".join(allowed),
+                    )
                 )
             if not isinstance(value, str) or not value or len(value) > _VALUE_CHARS or not value.isprintable():
-                raise AgentArgError(f"agent argument {key} is no text of one line")
+                raise AgentArgError(phrase("agent argument %(key)s is no text of one line", key=key))
             words = self._flags.get(key, "").split()
             if words and value not in words:
-                raise AgentArgError(f"agent argument {key}={value!r} is not allowed: one of {', '.join(words)}")
+                raise AgentArgError(
+                    phrase(
+                        "agent argument %(key)s=%(value)s is not allowed: one of %(words)s",
+                        key=key,
+                        value=repr(value),
+                        words=", ".join(words),
+                    )
+                )
         env_names(str(args.get("env", "")))
         limits.read(args)
 
@@ -53,10 +66,23 @@ class BridgedAdapter:
         given = ctx.args.get("program", "")
         program = programs.find(self.program, given)
         if not program:
-            where = f"at {given}" if given else f"as {self.program.command!r} on PATH or below {programs.PLACES}"
+            where = (
+                phrase("at %(path)s", path=given)
+                if given
+                else phrase(
+                    "as %(command)s on PATH or below %(places)s",
+                    command=repr(self.program.command),
+                    places=str(programs.PLACES),
+                )
+            )
             raise AgentArgError(
-                f"the program of the {self.name} agent was not found {where}: install {self.program.package}, or name "
-                f"it with agent argument program=PATH; relay doctor shows what is there"
+                phrase(
+                    "the program of the %(name)s agent was not found %(where)s: install %(package)s, or name it "
+                    "with agent argument program=PATH; relay doctor shows what is there",
+                    name=self.name,
+                    where=where,
+                    package=self.program.package,
+                )
             )
         folder = Path(ctx.log_dir) / self.name
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

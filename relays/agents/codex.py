@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from relays.agents.base import AgentArgError
 from relays.agents.bridged import BridgedAdapter
 from relays.agents.bridges import codex_flags
+from relays.core.sentences import RuleError
 
 
 class CodexAdapter(BridgedAdapter):
@@ -18,5 +19,5 @@ class CodexAdapter(BridgedAdapter):
         super().check_args(args)
         try:
             codex_flags.settings(str(args.get("config", "")))
-        except ValueError as error:
-            raise AgentArgError(str(error)) from error
+        except RuleError as error:
+            raise AgentArgError(error.said) from error

@@ -19,6 +19,8 @@ from collections.abc import Mapping
 
 from relays.agents import limits
 from relays.agents.base import AgentArgError, Launch, LegContext, env_names, environment
+from relays.core import notation
+from relays.core.sentences import phrase
 
 _SHAPE = 'argv=["program","argument",…] or argv="program argument …"'
 
@@ -29,11 +31,19 @@ def parse_argv(value: str) -> tuple[str, ...]:
     try:
         found = json.loads(text) if text.startswith("[") else shlex.split(text)
     except (ValueError, RecursionError) as error:
-        raise AgentArgError(f"agent argument argv cannot be read ({error}); allowed: {_SHAPE}") from error
+        raise AgentArgError(
+            phrase(
+                "agent argument argv cannot be read (%(why)s); allowed: %(shape)s",
+                why=notation.why(error),
+                shape=_SHAPE,
+            )
+        ) from error
     if not isinstance(found, list) or not found or not all(isinstance(part, str) for part in found):
-        raise AgentArgError(f"agent argument argv is no list of texts; allowed: {_SHAPE}")
+        raise AgentArgError(phrase("agent argument argv is no list of texts; allowed: %(shape)s", shape=_SHAPE))
     if not found[0] or any("\0" in part for part in found):
-        raise AgentArgError(f"agent argument argv has no program, or a NUL in it; allowed: {_SHAPE}")
+        raise AgentArgError(
+            phrase("agent argument argv has no program, or a NUL in it; allowed: %(shape)s", shape=_SHAPE)
+        )
     return tuple(found)
 
 
@@ -44,14 +54,24 @@ class CommandAdapter:
         for key, value in args.items():
             if key not in (known := ("argv", "env", "reconnect", *limits.ARGS)):
                 raise AgentArgError(
-                    f"agent argument {key!r} is not known to the command agent; allowed: {', '.join(known)}"
+                    phrase(
+                        "agent argument %(key)s is not known to the command agent; allowed: %(known)s",
+                        key=repr(key),
+                        known=", ".join(known),
+                    )
                 )
             if not isinstance(value, str):
-                raise AgentArgError(f"agent argument {key} is no text; allowed: {_SHAPE}, env=NAME,NAME")
+                raise AgentArgError(
+                    phrase(
+                        "agent argument %(key)s is no text; allowed: %(shape)s, env=NAME,NAME", key=key, shape=_SHAPE
+                    )
+                )
         if args.get("reconnect", "0") not in ("0", "1"):
-            raise AgentArgError(f"agent argument reconnect={args['reconnect']!r} is neither 0 nor 1")
+            raise AgentArgError(
+                phrase("agent argument reconnect=%(given)s is neither 0 nor 1", given=repr(args["reconnect"]))
+            )
         if "argv" not in args:
-            raise AgentArgError(f"the command agent needs agent argument argv; allowed: {_SHAPE}")
+            raise AgentArgError(phrase("the command agent needs agent argument argv; allowed: %(shape)s", shape=_SHAPE))
         parse_argv(str(args["argv"]))
         env_names(str(args.get("env", "")))
         limits.read(args)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from relays.agents.base import AgentArgError
+from relays.core.sentences import phrase
 
 #: agent arguments that every program of an agent takes
 ARGS: Final = ("memory", "time", "file_size")
@@ -97,7 +98,13 @@ def _amount(
     if found is None or found[2] not in units or int(found[1]) * units[found[2]] < least:
         words = "|".join(filter(None, units))
         raise AgentArgError(
-            f"agent argument {name}={str(given)[:40]!r} is no limit; allowed: NUMBER[{words}] of at least {least}, none"
+            phrase(
+                "agent argument %(name)s=%(given)s is no limit; allowed: NUMBER[%(words)s] of at least %(least)s, none",
+                name=name,
+                given=repr(str(given)[:40]),
+                words=words,
+                least=least,
+            )
         )
     return int(found[1]) * units[found[2]]
 

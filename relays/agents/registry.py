@@ -7,6 +7,7 @@ from relays.agents.bridged import BridgedAdapter
 from relays.agents.codex import CodexAdapter
 from relays.agents.command import CommandAdapter
 from relays.agents.scripted import ScriptedAdapter
+from relays.core.sentences import RuleError, phrase
 
 #: where Gemini CLI's own folder lies, and through which of a firm's accounts it asks its model; no secret
 GEMINI_NAMES: Final = (
@@ -30,7 +31,7 @@ _ADAPTERS: dict[str, Adapter] = {
 }
 
 
-class UnknownAgent(LookupError):
+class UnknownAgent(RuleError):
     """No agent of that name; one line that lists the names."""
 
 
@@ -43,4 +44,6 @@ def adapter(name: str) -> Adapter:
     try:
         return _ADAPTERS[name]
     except KeyError:
-        raise UnknownAgent(f"unknown agent {name!r}: choose one of {', '.join(names())}") from None
+        raise UnknownAgent(
+            phrase("unknown agent %(name)s: choose one of %(names)s", name=repr(name), names=", ".join(names()))
+        ) from None

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from relays.agents import scripted_worker
 from relays.agents.base import AgentArgError, Launch, LegContext, environment
+from relays.core.sentences import Sentence, phrase
 
 
 def check_args(args: Mapping[str, object]) -> None:
@@ -16,7 +17,7 @@ def check_args(args: Mapping[str, object]) -> None:
     try:
         scripted_worker.parse_flags(_texts(args))
     except scripted_worker.FlagError as error:
-        raise AgentArgError(f"agent argument {error}") from error
+        raise AgentArgError(phrase("agent argument %(problem)s", problem=Sentence(error.text, error.values))) from error
 
 
 def _texts(args: Mapping[str, object]) -> dict[str, str]:

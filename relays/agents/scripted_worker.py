@@ -38,7 +38,11 @@ READ, EDIT, CLOSE, COMMIT, THINK = 1.0, 1.3, 0.7, 1.0, 1.0
 
 
 class FlagError(ValueError):
-    """A flag that is not known or has a bad value; one line."""
+    """A flag that is not known or has a bad value; one line: `text`, its `%(name)s` filled by `values`."""
+
+    def __init__(self, text: str, **values: str | int) -> None:
+        super().__init__(text % values)
+        self.text, self.values = text, values
 
 
 class Flags(NamedTuple):
@@ -67,23 +71,41 @@ def parse_flags(given: Mapping[str, str]) -> Flags:
         if name in _WHOLE:
             low, high = _WHOLE[name]
             if not re.fullmatch(r"[0-9]{1,4}", value) or not low <= int(value) <= high:
-                raise FlagError(f"{name}={value!r} is not allowed: a whole number from {low} to {high}")
+                raise FlagError(
+                    "%(name)s=%(value)s is not allowed: a whole number from %(low)s to %(high)s",
+                    name=name,
+                    value=repr(value),
+                    low=low,
+                    high=high,
+                )
             found[name] = int(value)
         elif name in _SWITCHES:
             if value not in ("0", "1"):
-                raise FlagError(f"{name}={value!r} is not allowed: 0 or 1")
+                raise FlagError("%(name)s=%(value)s is not allowed: 0 or 1", name=name, value=repr(value))
             found[name] = value == "1"
         elif name == "retry":
             if value not in _TROUBLES:
-                raise FlagError(f"retry={value!r} is not allowed: one of {', '.join(_TROUBLES)}")
+                raise FlagError(
+                    "%(name)s=%(value)s is not allowed: one of %(allowed)s",
+                    name=name,
+                    value=repr(value),
+                    allowed=", ".join(_TROUBLES),
+                )
             found[name] = value
         elif name == "pace":
             if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,6})?", value) or float(value) > _PACE_MAX:
-                raise FlagError(f"pace={value!r} is not allowed: seconds a turn, from 0 to {_PACE_MAX:.0f}")
+                raise FlagError(
+                    "%(name)s=%(value)s is not allowed: seconds a turn, from 0 to %(most)s",
+                    name=name,
+                    value=repr(value),
+                    most=round(_PACE_MAX),
+                )
             found[name] = float(value)
         else:
             allowed = ", ".join(Flags._fields)
-            raise FlagError(f"{name!r} is not known to the scripted worker; allowed: {allowed}")
+            raise FlagError(
+                "%(name)s is not known to the scripted worker; allowed: %(allowed)s", name=repr(name), allowed=allowed
+            )
     return Flags(**found)
 
 

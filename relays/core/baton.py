@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 from relays.core.batonform import Artifact, Baton, Bounds, Cursor, Refused, Shape, TombstoneRecord
 from relays.core.objective import pin_digest, trim, verifies
 from relays.core.pointers import read_entry
+from relays.core.sentences import RuleError, phrase, quoted
 from relays.core.strictjson import Members, TextFault, Value, find_key, parse, write
 from relays.core.vocabulary import TOMBSTONE_REASONS
 
@@ -40,11 +41,11 @@ FORBIDDEN = "claimed"
 _Entry = TypeVar("_Entry")
 
 
-class BatonError(ValueError):
+class BatonError(RuleError):
     """A new baton that may not be written: `path` of the field ("" = the whole) and `why` in one line."""
 
     def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"{path or 'the baton'}: {why}")
+        super().__init__(phrase("%(path)s: %(why)s", path=path or phrase("the baton"), why=quoted(why)))
         self.path = path
         self.why = why
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from relays.core.pointers import Kind, Pointer, PointerError, check_ref, control_character, utf8_size
+from relays.core.sentences import RuleError, Sentence, phrase, quoted
 from relays.core.strictjson import shown
 
 LINE_BYTES = 500
@@ -24,10 +25,10 @@ class Truth(StrEnum):
     UNKNOWN = "unknown"
 
 
-class DoneWhenError(ValueError):
+class DoneWhenError(RuleError):
     """No line at all: empty, too long, or with a control character; `why` is one line."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: Sentence) -> None:
         super().__init__(why)
         self.why = why
 
@@ -54,7 +55,7 @@ class DoneWhen:
     text: str
     clauses: tuple[Clause, ...]
     prose: bool
-    why_prose: str
+    why_prose: Sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,33 +97,37 @@ def _split(text: str) -> list[str]:
     return [part.strip(" ") for part in parts]
 
 
-class _Prose(Exception):
+class _Prose(RuleError):
     """Why a clause does not parse."""
 
 
 def _clause(text: str) -> Clause:
     found = _CLAUSE.fullmatch(text)
     if found is None:
-        raise _Prose("it is none of the clauses that a store can answer")
-    kind, quoted, plain, tail = found.groups()
-    if quoted is not None:
-        if any(sign not in '"\\' for sign in _ESCAPE.findall(quoted)):
-            raise _Prose('only \\" and \\\\ are escapes')
-        value = _ESCAPE.sub(r"\1", quoted)
+        raise _Prose(phrase("it is none of the clauses that a store can answer"))
+    kind, inner, plain, tail = found.groups()
+    if inner is not None:
+        if any(sign not in '"\\' for sign in _ESCAPE.findall(inner)):
+            raise _Prose(phrase('only \\" and \\\\ are escapes'))
+        value = _ESCAPE.sub(r"\1", inner)
     else:
         value = plain
     wanted = _TAILS.get(kind)
     if tail != wanted:
-        raise _Prose(f"{kind}: must end with {wanted!r}" if wanted else f"nothing may follow the value of {kind}:")
+        raise _Prose(
+            phrase("%(kind)s: must end with %(wanted)s", kind=kind, wanted=repr(wanted))
+            if wanted
+            else phrase("nothing may follow the value of %(kind)s:", kind=kind)
+        )
     if kind == "issues" and value != "none":
-        raise _Prose("it is not 'issues:none open'")
+        raise _Prose(phrase("it is not 'issues:none open'"))
     if kind == "cmd" and not value.strip():
-        raise _Prose("the command is empty")
+        raise _Prose(phrase("the command is empty"))
     if kind in _POINTER_KINDS:
         try:
             check_ref(_POINTER_KINDS[kind], value)
         except PointerError as error:
-            raise _Prose(error.why) from None
+            raise _Prose(quoted(error.why)) from None
     return Clause(kind, value, text)
 
 
@@ -132,20 +137,22 @@ def parse(text: str) -> DoneWhen:
     Raises DoneWhenError only for what is no line: empty, more than 500 UTF-8 bytes, control character, surrogate.
     """
     if not text.strip():
-        raise DoneWhenError("done_when is empty")
+        raise DoneWhenError(phrase("done_when is empty"))
     size = utf8_size(text)
     if size is None:
-        raise DoneWhenError("done_when holds a lone surrogate")
+        raise DoneWhenError(phrase("done_when holds a lone surrogate"))
     if size > LINE_BYTES:
-        raise DoneWhenError(f"done_when is {size} bytes long, more than {LINE_BYTES}")
+        raise DoneWhenError(
+            phrase("done_when is %(size)s bytes long, more than %(line_bytes)s", size=size, line_bytes=LINE_BYTES)
+        )
     if control_character(text):
-        raise DoneWhenError("done_when holds a line break or another control character")
+        raise DoneWhenError(phrase("done_when holds a line break or another control character"))
     return _parsed(text)
 
 
 def of_baton(text: str) -> DoneWhen:
     """The line of an accepted baton whose relay is not known here; never raises, what cannot be judged is prose."""
-    return _parsed(text) if text.strip() else DoneWhen(text, (), True, "done_when is empty")
+    return _parsed(text) if text.strip() else DoneWhen(text, (), True, phrase("done_when is empty"))
 
 
 def _parsed(text: str) -> DoneWhen:
@@ -154,8 +161,8 @@ def _parsed(text: str) -> DoneWhen:
         try:
             clauses.append(_clause(part))
         except _Prose as why:
-            return DoneWhen(text, (), True, f"{shown(part, 80)!r}: {why}")
-    return DoneWhen(text, tuple(clauses), False, "")
+            return DoneWhen(text, (), True, phrase("%(clause)s: %(why)s", clause=repr(shown(part, 80)), why=why.said))
+    return DoneWhen(text, tuple(clauses), False, Sentence(""))
 
 
 def evaluate(done: DoneWhen, answers: Mapping[Clause, tuple[Truth, str]]) -> DoneVerdict:

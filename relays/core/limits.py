@@ -1,6 +1,6 @@
 """The values that a policy key takes: counts, marks, durations, money, each from TOML, JSON or `--set key=value`.
 
-Every parser raises ValueError with one line that says what is taken; none takes a boolean for a number, a negative
+Every parser raises RuleError with one line that says what is taken; none takes a boolean for a number, a negative
 amount, or anything that is not finite.
 """
 
@@ -12,6 +12,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, PlainSerializer
 
 from relays.core.remote import address
+from relays.core.sentences import RuleError, phrase
 
 _LARGEST_COUNT = 10**15
 _LONGEST = timedelta(days=3660)
@@ -23,9 +24,9 @@ def count(value: object, least: int = 0) -> int:
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,16}", value.strip()):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError("must be a whole number")
+        raise RuleError(phrase("must be a whole number"))
     if not least <= value <= _LARGEST_COUNT:
-        raise ValueError(f"must be between {least} and {_LARGEST_COUNT}")
+        raise RuleError(phrase("must be between %(least)s and %(most)s", least=least, most=_LARGEST_COUNT))
     return value
 
 
@@ -38,9 +39,9 @@ def _mark(value: object) -> float:
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,3}(\.[0-9]{1,12})?|\.[0-9]{1,12}", value.strip()):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError("must be a number above 0 and at most 1")
+        raise RuleError(phrase("must be a number above 0 and at most 1"))
     if not 0 < value <= 1:  # NaN is refused here too
-        raise ValueError("must be above 0 and at most 1")
+        raise RuleError(phrase("must be above 0 and at most 1"))
     return float(value)
 
 
@@ -51,8 +52,8 @@ _UNITS = {
     **dict.fromkeys(("d", "day"), 86400),
 }
 _DURATION_PART = re.compile(r"\s*([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*([a-z]+)", re.IGNORECASE)
-_DURATION_HELP = "must be a duration such as 15 min, 90s, 2h or 1h30m, or a number of seconds"
-_TOO_LONG = "must be between 0 and ten years"
+_DURATION_HELP = phrase("must be a duration such as 15 min, 90s, 2h or 1h30m, or a number of seconds")
+_TOO_LONG = phrase("must be between 0 and ten years")
 
 
 def parse_duration(value: object) -> timedelta:
@@ -62,13 +63,13 @@ def parse_duration(value: object) -> timedelta:
     elif isinstance(value, str):
         duration = _duration_text(value.strip())
     elif isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(_DURATION_HELP)
+        raise RuleError(_DURATION_HELP)
     elif not 0 <= value <= _LONGEST.total_seconds():  # before timedelta, which overflows
-        raise ValueError(_TOO_LONG)
+        raise RuleError(_TOO_LONG)
     else:
         duration = timedelta(seconds=value)
     if not timedelta(0) <= duration <= _LONGEST:
-        raise ValueError(_TOO_LONG)
+        raise RuleError(_TOO_LONG)
     return duration
 
 
@@ -76,10 +77,10 @@ def _duration_text(text: str) -> timedelta:
     if re.fullmatch(r"[0-9]{1,12}(\.[0-9]{1,6})?", text):
         text += "s"
     if not re.fullmatch(rf"(?:{_DURATION_PART.pattern})+", text, re.IGNORECASE):
-        raise ValueError(_DURATION_HELP)
+        raise RuleError(_DURATION_HELP)
     micros = sum(Decimal(number) * _unit(word) * 1_000_000 for number, word in _DURATION_PART.findall(text))
     if micros > _LONGEST / timedelta(microseconds=1):
-        raise ValueError(_TOO_LONG)
+        raise RuleError(_TOO_LONG)
     return timedelta(microseconds=int(micros))
 
 
@@ -87,7 +88,7 @@ def _unit(word: str) -> int:
     word = word.lower()
     unit = _UNITS.get(word) or _UNITS.get(word[:-1] if len(word) > 2 else "")  # seconds, mins, hours, days
     if unit is None:
-        raise ValueError(_DURATION_HELP)
+        raise RuleError(_DURATION_HELP)
     return unit
 
 
@@ -106,27 +107,29 @@ def format_duration(duration: timedelta) -> str:
 def _positive_duration(value: object) -> timedelta:
     duration = parse_duration(value)
     if not duration:
-        raise ValueError("must be longer than 0")
+        raise RuleError(phrase("must be longer than 0"))
     return duration
 
 
-_MONEY_HELP = f"must be an amount of money such as 25 or 2.50, with at most {_MONEY_PLACES} decimal places"
+_MONEY_HELP = phrase(
+    "must be an amount of money such as 25 or 2.50, with at most %(places)s decimal places", places=_MONEY_PLACES
+)
 
 
 def _money(value: object) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        raise ValueError(_MONEY_HELP)
+        raise RuleError(_MONEY_HELP)
     # a float says what it shows; 1e+2 becomes 100, so that the snapshot gives the same text again
     text = value.strip() if isinstance(value, str) else format(Decimal(str(value)), "f")
     if not re.fullmatch(rf"[0-9]{{1,10}}(\.[0-9]{{1,{_MONEY_PLACES}}})?", text):
-        raise ValueError(_MONEY_HELP)
+        raise RuleError(_MONEY_HELP)
     return Decimal(text)
 
 
 def _positive_money(value: object) -> Decimal:
     amount = _money(value)
     if not amount:
-        raise ValueError("must be above 0")
+        raise RuleError(phrase("must be above 0"))
     return amount
 
 
@@ -134,22 +137,22 @@ def _truth(value: object) -> bool:
     known = {"true": True, "false": False, True: True, False: False}
     if isinstance(value, bool | str) and value in known:
         return known[value]
-    raise ValueError("must be true or false")
+    raise RuleError(phrase("must be true or false"))
 
 
 def _folder(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError("must be a folder inside the repository")
+        raise RuleError(phrase("must be a folder inside the repository"))
     path = value.strip().rstrip("/")
     hostile = not path.isprintable() or path.startswith(("/", "-", "~")) or "\\" in path or len(path) > 500
     if not path or hostile or {"..", ".git"} & set(path.split("/")):
-        raise ValueError("must be a relative path inside the repository, without .. in it")
+        raise RuleError(phrase("must be a relative path inside the repository, without .. in it"))
     return path
 
 
 def _command(value: object) -> str:
     if not isinstance(value, str) or len(value) > 2000 or any(not char.isprintable() for char in value):
-        raise ValueError("must be one line of text, at most 2000 characters")
+        raise RuleError(phrase("must be one line of text, at most 2000 characters"))
     return value.strip()
 
 
@@ -160,12 +163,12 @@ def _tools(value: object) -> tuple[str, ...]:
     """Names or globs, as a list or as one text with commas."""
     named = (value.split(",") if value.strip() else []) if isinstance(value, str) else value
     if not isinstance(named, list | tuple) or len(named) > _TOOLS_MOST:
-        raise ValueError(f"must be a list of at most {_TOOLS_MOST} names of tools")
+        raise RuleError(phrase("must be a list of at most %(most)s names of tools", most=_TOOLS_MOST))
     found: list[str] = []
     for one in named:
         name = one.strip() if isinstance(one, str) else ""
         if not 0 < len(name) <= 200 or not name.isprintable() or set(name) & set(" []"):
-            raise ValueError("must be names of tools, such as Bash, with * for any letters and no blank in them")
+            raise RuleError(phrase("must be names of tools, such as Bash, with * for any letters and no blank in them"))
         found.append(name)
     return tuple(dict.fromkeys(found))
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import unquote_plus, urlsplit
 
+from relays.core.sentences import RuleError, phrase
+
 LONGEST: Final = 2000
 WEBHOOK: Final = frozenset({"https", "http"})
 #: services of Apprise. Those that run a program of the host, write to its files or post to any address are left out
@@ -28,7 +30,7 @@ _PUBLIC_6: Final = ipaddress.ip_network("2000::/3")
 _PRIVATE_6: Final = ipaddress.ip_network("fc00::/7")
 
 
-class AddressError(ValueError):
+class AddressError(RuleError):
     """One line that says what is wrong with an address; it holds nothing of a secret."""
 
 
@@ -45,11 +47,21 @@ class Address:
 def parse(url: str) -> Address:
     """Judge an address. Raises AddressError."""
     if not url or len(url) > LONGEST or not url.isascii() or not url.isprintable() or " " in url:
-        raise AddressError(f"an address is one line of 1 to {LONGEST} printable ASCII characters without blanks")
+        raise AddressError(
+            phrase(
+                "an address is one line of 1 to %(longest)s printable ASCII characters without blanks", longest=LONGEST
+            )
+        )
     scheme, sign, _rest = url.partition("://")
     scheme = scheme.lower()
     if not sign or (scheme not in WEBHOOK and scheme not in APPRISE):
-        raise AddressError(f"scheme {scheme[:20]!r} is not allowed: take https, or one of {', '.join(sorted(APPRISE))}")
+        raise AddressError(
+            phrase(
+                "scheme %(scheme)s is not allowed: take https, or one of %(apprise)s",
+                scheme=repr(scheme[:20]),
+                apprise=", ".join(sorted(APPRISE)),
+            )
+        )
     try:
         parts = urlsplit(url)
         host = (parts.hostname or "").rstrip(".")
@@ -57,13 +69,13 @@ def parse(url: str) -> Address:
     except ValueError as error:
         if scheme in APPRISE:  # tokens of a service need not look like a host
             return Address("apprise", scheme, "", f"{scheme}://…")
-        raise AddressError("its host or port cannot be read: write https://host/path") from error
+        raise AddressError(phrase("its host or port cannot be read: write https://host/path")) from error
     if scheme in APPRISE:
         if refused := sorted(_options(url) & _REFUSED_OPTIONS):
-            raise AddressError(f"the option {refused[0]} is not allowed")
+            raise AddressError(phrase("the option %(refused)s is not allowed", refused=refused[0]))
         return Address("apprise", scheme, host, f"{scheme}://…")
     if not host or parts.username or parts.password or parts.fragment:
-        raise AddressError("a webhook is https://host[:port]/path, without a name, a password or a #")
+        raise AddressError(phrase("a webhook is https://host[:port]/path, without a name, a password or a #"))
     return Address("webhook", scheme, host, f"{scheme}://{host}{f':{port}' if port else ''}/…"[:200])
 
 

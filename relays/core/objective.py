@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from relays.core.pointers import control_character, utf8_size
+from relays.core.sentences import RuleError, Sentence, phrase
 
 TEXT_BYTES = 4096
 PIN_ID_BYTES = 500
@@ -18,10 +19,10 @@ PIN_ID_BYTES = 500
 _BLANKS = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 
 
-class ObjectiveError(ValueError):
+class ObjectiveError(RuleError):
     """A pin that cannot be made; `why` is one line."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: Sentence) -> None:
         super().__init__(why)
         self.why = why
 
@@ -69,7 +70,7 @@ def pin_digest(pin_id: str, text: str) -> str:
     try:
         return hashlib.sha256(pin_id.encode() + b"\0" + text.encode()).hexdigest()
     except UnicodeEncodeError:
-        raise ObjectiveError("the objective holds a lone surrogate: it has no UTF-8 form") from None
+        raise ObjectiveError(phrase("the objective holds a lone surrogate: it has no UTF-8 form")) from None
 
 
 def verifies(pin: Pin) -> bool:
@@ -87,20 +88,20 @@ def make_pin(pin_id: str, text: str) -> Pin:
     """
     pin_id, text = trim(pin_id), trim(text)
     if not pin_id:
-        raise ObjectiveError("the pin id is empty")
+        raise ObjectiveError(phrase("the pin id is empty"))
     if control_character(pin_id):
-        raise ObjectiveError("the pin id holds a control character")
+        raise ObjectiveError(phrase("the pin id holds a control character"))
     if not text:
-        raise ObjectiveError("the objective is empty")
+        raise ObjectiveError(phrase("the objective is empty"))
     id_size, text_size = utf8_size(pin_id), utf8_size(text)
     if id_size is None or text_size is None:
-        raise ObjectiveError("the objective holds a lone surrogate: it has no UTF-8 form")
+        raise ObjectiveError(phrase("the objective holds a lone surrogate: it has no UTF-8 form"))
     if id_size > PIN_ID_BYTES:
-        raise ObjectiveError(f"the pin id is longer than {PIN_ID_BYTES} bytes")
+        raise ObjectiveError(phrase("the pin id is longer than %(pin_id_bytes)s bytes", pin_id_bytes=PIN_ID_BYTES))
     if text_size > TEXT_BYTES:
-        raise ObjectiveError(f"the objective is longer than {TEXT_BYTES} bytes")
+        raise ObjectiveError(phrase("the objective is longer than %(text_bytes)s bytes", text_bytes=TEXT_BYTES))
     if "\0" in text:
-        raise ObjectiveError("the objective holds a NUL character")
+        raise ObjectiveError(phrase("the objective holds a NUL character"))
     return Pin(pin_id, text, pin_digest(pin_id, text))
 
 

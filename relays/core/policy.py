@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
 from relays.core import windows
 from relays.core.baton import Bounds
@@ -34,19 +35,20 @@ from relays.core.limits import (
     format_duration,
     positive,
 )
+from relays.core.sentences import RuleError, Sentence, phrase
 from relays.core.vocabulary import Mode
 
 DEFAULT_WINDOW = 200_000
 MEMORY_ROOT = ".relay/memory"
 
 
-class PolicyError(ValueError):
+class PolicyError(RuleError):
     """A policy that is refused: `key` in dotted form, `why` in one line."""
 
-    def __init__(self, key: str, why: str) -> None:
+    def __init__(self, key: str, why: Sentence) -> None:
         self.key = _one_line(key)
-        self.why = _one_line(why, 300)
-        super().__init__(f"policy key {self.key}: {self.why}")
+        self.why = why
+        super().__init__(phrase("policy key %(key)s: %(why)s", key=self.key, why=why))
 
 
 def _one_line(text: str, length: int = 100) -> str:
@@ -56,20 +58,20 @@ def _one_line(text: str, length: int = 100) -> str:
 
 def _figures(value: object) -> object:
     if not isinstance(value, Mapping):
-        raise ValueError("must be a table of keys")
+        raise RuleError(phrase("must be a table of keys"))
     return {name: _figure(name, one) for name, one in value.items()}
 
 
 def _figure(name: object, value: object) -> float | int | str:
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", name) or len(name) > 100:
-        raise PolicyError(f"baseline.{name}", "is no plain name of a parameter")
+        raise PolicyError(f"baseline.{name}", phrase("is no plain name of a parameter"))
     if isinstance(value, str) and len(value) <= 200 and value.isprintable():
         if re.fullmatch(r"-?[0-9]{1,15}", value):
             return int(value)
         return float(value) if re.fullmatch(r"-?[0-9]{1,15}\.[0-9]{1,12}", value) else value
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 10**15:  # NaN is not
         return value
-    raise PolicyError(f"baseline.{name}", "must be a number or a word")
+    raise PolicyError(f"baseline.{name}", phrase("must be a number or a word"))
 
 
 Figures = Annotated[dict[str, int | float | str], BeforeValidator(_figures)]
@@ -79,17 +81,17 @@ def _bounds(value: object) -> Bounds:
     if isinstance(value, Bounds):
         return value
     if not isinstance(value, Mapping):
-        raise ValueError("must be a table of keys")
+        raise RuleError(phrase("must be a table of keys"))
     return Bounds(**{str(name): _bound(str(name), size) for name, size in value.items()})
 
 
 def _bound(name: str, size: object) -> int:
     if name not in _BOUNDS:
-        raise PolicyError(f"baton.{name}", "unknown key")
+        raise PolicyError(f"baton.{name}", phrase("unknown key"))
     try:
         return positive(size)
-    except ValueError as problem:
-        raise PolicyError(f"baton.{name}", str(problem)) from None
+    except RuleError as problem:
+        raise PolicyError(f"baton.{name}", problem.said) from None
 
 
 _BOUNDS = tuple(bound.name for bound in dataclasses.fields(Bounds))
@@ -229,7 +231,7 @@ def tighter(key: str) -> Tighter:
 # --- layers
 
 
-def _flat(layer: Mapping[str, object], where: str) -> dict[str, object]:
+def _flat(layer: Mapping[str, object], where: Sentence | None) -> dict[str, object]:
     """A table as dotted keys; unknown ones are an error that names the key."""
     flat: dict[str, object] = {}
     for name, value in layer.items():
@@ -243,12 +245,12 @@ def _flat(layer: Mapping[str, object], where: str) -> dict[str, object]:
 
 def flatten(layer: Mapping[str, object]) -> dict[str, object]:
     """A `[relay]` table as dotted keys, their values as written; PolicyError for one that is unknown."""
-    return _flat(layer, "")
+    return _flat(layer, None)
 
 
 def only(key: str, value: object) -> Policy:
     """The defaults with one key set; PolicyError where the key does not take the value."""
-    return _make({_known(key, ""): value}, "")
+    return _make({_known(key, None): value}, None)
 
 
 def _walk(table: Mapping[str, object], prefix: str) -> list[tuple[str, object]]:
@@ -262,18 +264,19 @@ def _walk(table: Mapping[str, object], prefix: str) -> list[tuple[str, object]]:
     return pairs
 
 
-def _known(key: str, where: str) -> str:
+def _known(key: str, where: Sentence | None) -> str:
     if key in KEYS and key != "baseline":
         return key
     if key.startswith("baseline.") and len(key) > len("baseline."):
         return key
     if key in _GROUPS:
-        raise PolicyError(key, f"must be a table of keys{where}")
+        raise PolicyError(key, _in(phrase("must be a table of keys"), where))
     near = difflib.get_close_matches(key[:100], KEYS, n=1, cutoff=0.7)
-    raise PolicyError(key, f"unknown key{f', did you mean {near[0]}?' if near else ''}{where}")
+    unknown = phrase("unknown key, did you mean %(near)s?", near=near[0]) if near else phrase("unknown key")
+    raise PolicyError(key, _in(unknown, where))
 
 
-def _make(flat: Mapping[str, object], where: str) -> Policy:
+def _make(flat: Mapping[str, object], where: Sentence | None) -> Policy:
     nested: dict[str, Any] = {}
     for key, value in flat.items():
         group, dot, name = key.partition(".")
@@ -284,27 +287,44 @@ def _make(flat: Mapping[str, object], where: str) -> Policy:
     return _validated(nested, where)
 
 
-def _validated(nested: Mapping[str, object], where: str) -> Policy:
+def _validated(nested: Mapping[str, object], where: Sentence | None) -> Policy:
     try:
         return Policy.model_validate(nested)
     except ValidationError as refusal:
         first = refusal.errors(include_url=False)[0]
         named = first.get("ctx", {}).get("error")
         if isinstance(named, PolicyError):
-            raise PolicyError(named.key, named.why + where) from None
+            raise PolicyError(named.key, _in(named.why, where)) from None
         path = [str(part) for part in first["loc"] if isinstance(part, str)]
         key = ".".join(path[:2] if path[:1] and path[0] in _GROUPS else path[:1]) or "relay"
-        raise PolicyError(key, _why(first["type"], first["msg"]) + where) from None
+        raise PolicyError(key, _in(_why(first), where)) from None
 
 
-def _why(kind: str, message: str) -> str:
-    if kind == "extra_forbidden":
-        return "unknown key"
-    if kind in {"model_type", "model_attributes_type"}:
-        return "must be a table of keys"
+def _why(found: ErrorDetails) -> Sentence:
+    """What pydantic refuses, in our words: by its kind, never by its English."""
+    kind, context = found["type"], found.get("ctx", {})
+    if isinstance(error := context.get("error"), RuleError):
+        return error.said
     if kind in {"literal_error", "enum"}:
-        return "must be one of " + ", ".join(re.findall(r"'([a-z_]+)'", message))
-    return message.removeprefix("Value error, ")
+        return phrase("must be one of %(words)s", words=", ".join(re.findall(r"'([a-z_]+)'", str(context["expected"]))))
+    return _KINDS.get(kind, _REFUSED)
+
+
+_KINDS: dict[str, Sentence] = {
+    "extra_forbidden": phrase("unknown key"),
+    "model_type": phrase("must be a table of keys"),
+    "model_attributes_type": phrase("must be a table of keys"),
+}
+_REFUSED = phrase("does not take this value")
+
+
+def _in(why: Sentence, where: Sentence | None) -> Sentence:
+    return phrase("%(why)s (%(where)s)", why=why, where=where) if where else why
+
+
+_SITE = phrase("site policy")
+_REPOSITORY = phrase("the repository's table")
+_SNAPSHOT = phrase("the relay's snapshot")
 
 
 def build(
@@ -318,31 +338,31 @@ def build(
     Layers are `[relay]` tables, nested or with dotted keys. Raises PolicyError for the first key that is unknown, has
     a value that the key does not take, or that the repository may not set or would loosen.
     """
-    flat = _flat(site, " (site policy)")
-    policy = _make(flat, " (site policy)")
+    flat = _flat(site, _SITE)
+    policy = _make(flat, _SITE)
     if repository:
-        asked = _flat(repository, " (the repository's table)")
+        asked = _flat(repository, _REPOSITORY)
         for key in asked:
             if tighter(key) is Tighter.NEVER:
-                raise PolicyError(key, "a repository may not set it (the repository's table)")
-        tightened = _make({**flat, **asked}, " (the repository's table)")
+                raise PolicyError(key, _in(phrase("a repository may not set it"), _REPOSITORY))
+        tightened = _make({**flat, **asked}, _REPOSITORY)
         for key in asked:
             _check_tighter(key, value_of(policy, key), value_of(tightened, key))
         flat |= asked
-    flat |= _flat(start, "")
+    flat |= _flat(start, None)
     for text in sets:
         key, value = parse_set(text)
-        flat[_known(key, "")] = value
-    return _make(flat, "")
+        flat[_known(key, None)] = value
+    return _make(flat, None)
 
 
 def with_sets(policy: Policy, sets: Sequence[str]) -> Policy:
     """The policy after a recorded decision that carries `key=value`, such as a new limit."""
-    flat = _flat(to_snapshot(policy), "")
+    flat = _flat(to_snapshot(policy), None)
     for text in sets:
         key, value = parse_set(text)
-        flat[_known(key, "")] = value
-    return _make(flat, "")
+        flat[_known(key, None)] = value
+    return _make(flat, None)
 
 
 def value_of(policy: Policy, key: str) -> object:
@@ -364,7 +384,14 @@ def _check_tighter(key: str, before: object, after: object) -> None:
         off = rule is Tighter.LOWER_OR_ON
         loosened = _limit(key, after, off) > _limit(key, before, off)
     if loosened:
-        raise PolicyError(key, f"a repository may only tighten it: {_shown(before)} may not become {_shown(after)}")
+        raise PolicyError(
+            key,
+            phrase(
+                "a repository may only tighten it: %(before)s may not become %(after)s",
+                before=_shown(before),
+                after=_shown(after),
+            ),
+        )
 
 
 def _amount(value: object) -> Decimal:
@@ -400,7 +427,7 @@ def parse_set(text: str) -> tuple[str, str]:
     """`leg.turns=40` -> its key and the value as text; the value `none` unsets a limit."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise PolicyError(key.strip() or "?", "write it as key=value, for example leg.turns=40")
+        raise PolicyError(key.strip() or "?", phrase("write it as key=value, for example leg.turns=40"))
     return key.strip(), value.strip()
 
 
@@ -414,7 +441,7 @@ def to_snapshot(policy: Policy) -> dict[str, Any]:
 
 def from_snapshot(snapshot: Mapping[str, object]) -> Policy:
     """Read what `to_snapshot` wrote; PolicyError where it is damaged."""
-    return _validated(snapshot, " (the relay's snapshot)")
+    return _validated(snapshot, _SNAPSHOT)
 
 
 # --- what rules ask of it
@@ -430,7 +457,9 @@ def check_goal(policy: Policy, *, prose: bool, watch: bool, has_cmd: bool) -> No
     with a `cmd` clause must say how often it looks."""
     limits = (getattr(policy.envelope, name) for name in Envelope.model_fields)
     if (prose or watch) and all(limit is None for limit in limits):
-        goal = "a watch" if watch else "a goal in prose"
-        raise PolicyError("envelope", f"{goal} needs at least one limit, for example envelope.legs=20")
+        goal = phrase("a watch") if watch else phrase("a goal in prose")
+        raise PolicyError(
+            "envelope", phrase("%(goal)s needs at least one limit, for example envelope.legs=20", goal=goal)
+        )
     if watch and has_cmd and policy.every is None:
-        raise PolicyError("every", "a watch with a cmd clause needs it, for example every=10m")
+        raise PolicyError("every", phrase("a watch with a cmd clause needs it, for example every=10m"))

@@ -11,6 +11,7 @@ from typing import Final
 
 from relays.core import policy
 from relays.core.policy import KEYS, Policy, PolicyError
+from relays.core.sentences import Sentence
 from relays.core.vocabulary import Mode
 
 #: heading -> the keys that stand under it in the editor, each with what it means; every key of a policy but `baseline`
@@ -109,9 +110,9 @@ def merged(under: Mapping[str, object], over: Mapping[str, object]) -> dict[str,
     return policy.flatten(under) | policy.flatten(over)
 
 
-def problems(table: Mapping[str, object]) -> dict[str, str]:
+def problems(table: Mapping[str, object]) -> dict[str, Sentence]:
     """Key -> why it is unknown or does not take its value, of every key and not of the first alone."""
-    found: dict[str, str] = {}
+    found: dict[str, Sentence] = {}
     for name, value in table.items():
         try:
             flat = policy.flatten({name: value})

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from relays.core import disjoint
 from relays.core.globs import GLOB_BYTES, glob_matches, glob_problem
+from relays.core.sentences import RuleError, phrase, quoted
 
 __all__ = [
     "EVERYTHING",
@@ -25,11 +26,11 @@ EVERYTHING: tuple[str, ...] = ("**",)
 MAX_GLOBS = 64
 
 
-class RegionError(ValueError):
+class RegionError(RuleError):
     """A glob that is refused: `glob` and `why` (one line)."""
 
     def __init__(self, glob: str, why: str) -> None:
-        super().__init__(f"{glob!r}: {why}")
+        super().__init__(phrase("%(glob)s: %(why)s", glob=repr(glob), why=quoted(why)))
         self.glob = glob
         self.why = why
 
@@ -41,7 +42,7 @@ def check_region(globs: Sequence[str]) -> tuple[str, ...]:
     """
     region = tuple(dict.fromkeys(globs)) or EVERYTHING
     if len(region) > MAX_GLOBS:
-        raise RegionError(region[MAX_GLOBS], f"more than {MAX_GLOBS} globs")
+        raise RegionError(region[MAX_GLOBS], phrase("more than %(max_globs)s globs", max_globs=MAX_GLOBS))
     for glob in region:
         if problem := glob_problem(glob):
             raise RegionError(glob, problem)

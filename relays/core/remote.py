@@ -7,6 +7,8 @@ is the policy's own and never read from the repository: whoever works in that re
 import re
 from urllib.parse import quote
 
+from relays.core.sentences import RuleError, phrase
+
 MOST = 500
 _HOST = r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?"
 _PATH = r"[A-Za-z0-9._~/+@%-]+"
@@ -19,7 +21,7 @@ _FORMS = (
 
 
 def address(value: object) -> str:
-    """An address that may be pushed to, "" = none; ValueError says which forms there are.
+    """An address that may be pushed to, "" = none; RuleError says which forms there are.
 
     A password in it is refused: it would stand in every snapshot and decision. A key or a credential helper has it.
     """
@@ -27,8 +29,11 @@ def address(value: object) -> str:
     if text == "" or value is None:
         return ""
     if text is None or len(text) > MOST or not any(form.fullmatch(text) for form in _FORMS):
-        raise ValueError(
-            "must be https://host/path, ssh://user@host/path, user@host:path or an absolute path, without a password"
+        raise RuleError(
+            phrase(
+                "must be https://host/path, ssh://user@host/path, user@host:path or an absolute path, "
+                "without a password"
+            )
         )
     return text
 

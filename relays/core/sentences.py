@@ -1,11 +1,12 @@
 """A sentence that the rules compose: English for programs and records, and what a page needs to say it in a language.
 
-Interface: "all texts translatable (English first)". The rules know no language: `str()` of a sentence is its English
-text, and stays it in JSON, on the command line and in records. `make messages` finds each text by the name `phrase`.
+Interface: "all texts translatable (English first)". The rules know no language: a sentence is its English text, and
+stays it in JSON, on the command line and in records. `make messages` finds each text by the name `phrase`.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +20,36 @@ class Places:
         return f"{self.value:.{self.digits}f}"
 
 
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """`text`, its `%(name)s` filled by `values`: whole numbers are counts, text is told as it is, sentences nest."""
+class Sentence(str):
+    """`text`, its `%(name)s` filled by `values`: whole numbers are counts, text is told as it is, sentences nest.
+
+    As a `str` it is the English sentence, so that whoever knows nothing of languages reads, compares and keeps that.
+    """
+
+    __slots__ = ("text", "values")
 
     text: str
-    values: Mapping[str, "str | int | Places | Sentence"] = field(default_factory=dict)
+    values: Mapping[str, "str | int | Places"]
 
-    def __str__(self) -> str:
-        return self.text % self.values if self.values else self.text
+    def __new__(cls, text: str, values: Mapping[str, "str | int | Places"] | None = None) -> Self:
+        said = super().__new__(cls, text % values if values else text)
+        said.text, said.values = text, values or {}
+        return said
 
 
-def phrase(text: str, **values: str | int | Places | Sentence) -> Sentence:
+def phrase(text: str, /, **values: str | int | Places) -> Sentence:
     """The sentence. `text` is written out where it is said: translators get every text that stands in such a call."""
     return Sentence(text, values)
+
+
+def quoted(text: str) -> Sentence:
+    """What comes from elsewhere, word for word; a sentence stays the one that it is."""
+    return text if isinstance(text, Sentence) else Sentence(text)
+
+
+class RuleError(ValueError):
+    """An error of the rules that a page may show: `said` is all of it, `str()` the same in English."""
+
+    def __init__(self, said: Sentence) -> None:
+        super().__init__(str(said))
+        self.said = said

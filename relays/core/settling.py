@@ -11,11 +11,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from relays.core.pointers import PointerError, parse_pointer
+from relays.core.sentences import RuleError, phrase
 from relays.core.vocabulary import Ask
 
 TEXT_BYTES: Final = 500
 KEY_BYTES: Final = 120  # of a key in the line of an episode
-CONFIRMED, REFRESHED, SERVED, WAIVED = "confirmed", "refreshed", "served", "waived"
+CONFIRMED, REFRESHED, SERVED, WAIVED = (
+    phrase("confirmed"),
+    phrase("refreshed"),
+    phrase("served"),
+    phrase("waived"),
+)
 #: ask -> what a person may make of one of its subjects
 WAYS: Final[Mapping[str, tuple[str, str]]] = {
     Ask.LOW_CONFIDENCE_ASSUMPTION: (CONFIRMED, REFRESHED),
@@ -27,7 +33,7 @@ _LEANS = re.compile(r".* leans on ('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"): (?:q
 _FAULT = re.compile(r"page fault: (.*?): (?:deny|query_user), .*", re.DOTALL)
 
 
-class SettleError(ValueError):
+class SettleError(RuleError):
     """What was said to a subject cannot be; one line."""
 
 
@@ -91,17 +97,39 @@ def settle(ask: str, said: Settling, *, subjects: Sequence[str], waivable: Seque
     for given, became, text in every:
         name = (_pointer(given) or given) if became in (SERVED, WAIVED) else given
         if became not in ways:
-            can = " or ".join(ways) or "approved or refused as a whole"
-            raise SettleError(f"{given[:120]!r} cannot be {became} here: what {ask} asks about is {can}")
+            can = (
+                phrase("%(one)s or %(other)s", one=ways[0], other=ways[1])
+                if ways
+                else phrase("approved or refused as a whole")
+            )
+            raise SettleError(
+                phrase(
+                    "%(given)s cannot be %(became)s here: what %(ask)s asks about is %(can)s",
+                    given=repr(given[:120]),
+                    became=became,
+                    ask=ask,
+                    can=can,
+                )
+            )
         if name not in known or (became == SERVED and name not in subjects):
-            names = ", ".join(repr(one) for one in list(known)[:8]) or "nothing"
-            raise SettleError(f"{given[:120]!r} is not asked about here; asked about: {names}")
+            names = ", ".join(repr(one) for one in list(known)[:8]) or phrase("nothing")
+            raise SettleError(
+                phrase(
+                    "%(given)s is not asked about here; asked about: %(names)s", given=repr(given[:120]), names=names
+                )
+            )
         if name in chosen:
-            raise SettleError(f"{given[:120]!r} is named twice; say one thing to it")
+            raise SettleError(phrase("%(given)s is named twice; say one thing to it", given=repr(given[:120])))
         if became == SERVED:
             text = text.strip()
             if not text or not text.isprintable() or len(text.encode()) > TEXT_BYTES:
-                raise SettleError(f"{given[:120]!r}: what serves it is one line of at most {TEXT_BYTES} bytes")
+                raise SettleError(
+                    phrase(
+                        "%(given)s: what serves it is one line of at most %(text_bytes)s bytes",
+                        given=repr(given[:120]),
+                        text_bytes=TEXT_BYTES,
+                    )
+                )
         chosen[name] = Settled(name, became, text)
     if ask == Ask.LOW_CONFIDENCE_ASSUMPTION:
         for name in subjects:

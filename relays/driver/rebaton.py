@@ -15,6 +15,7 @@ from relays.core.baton import Artifact, Cursor, TombstoneRecord
 from relays.core.objective import Pin
 from relays.core.pointers import Kind
 from relays.core.reload import REDERIVE
+from relays.core.sentences import phrase
 from relays.core.vocabulary import Reason
 from relays.driver import budgets
 from relays.models import Baton, LedgerRow, Leg, Outbox, Relay
@@ -70,8 +71,13 @@ def check_room(pin: Pin, done_when: str, region: Sequence[str], bounds: batons.B
     )
     size, most = len(batons.canonical(specimen)), bounds.total
     if size > most:
-        why = f"with this objective and region it can take {size} bytes, more than {most}"
-        raise batons.BatonError("", f"{why}; shorten the objective, or give fewer or shorter globs")
+        why = phrase(
+            "with this objective and region it can take %(size)s bytes, more than %(most)s; shorten the objective, "
+            "or give fewer or shorter globs",
+            size=size,
+            most=most,
+        )
+        raise batons.BatonError("", why)
     batons.check_new(specimen, bounds)
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from relays.core.notify import allowed_address
+from relays.core.sentences import Sentence, phrase
 
 _here = threading.local()
 _lock = threading.Lock()
@@ -18,7 +19,11 @@ _installed = False
 
 
 class NotAllowed(OSError):
-    """A connection that must not be made; one line that says where to and which setting allows it."""
+    """A connection that must not be made; `said`: one line that says where to and which setting allows it."""
+
+    def __init__(self, said: Sentence) -> None:
+        super().__init__(str(said))
+        self.said = said
 
 
 @contextmanager
@@ -50,5 +55,12 @@ def _hook(event: str, arguments: tuple[Any, ...]) -> None:
     where = arguments[1]
     host = str(where[0]) if isinstance(where, tuple) and where else ""
     if not host or not allowed_address(host, private):
-        hint = "" if private else "; NOTIFY_PRIVATE=1 allows addresses of private networks"
-        raise NotAllowed(f"{host or 'a local socket'} is no address that notices may go to{hint}")
+        where = host or phrase("a local socket")
+        if private:
+            raise NotAllowed(phrase("%(host)s is no address that notices may go to", host=where))
+        raise NotAllowed(
+            phrase(
+                "%(host)s is no address that notices may go to; NOTIFY_PRIVATE=1 allows addresses of private networks",
+                host=where,
+            )
+        )

@@ -19,6 +19,7 @@ from relays.core import notify
 from relays.models import Channel, Delivery, Notice
 from relays.notices import words
 from relays.notices.guard import NotAllowed, outward
+from relays.reports.sentences import refused, told
 
 CONNECT: Final = 5.0  # seconds for a connection, and between two bytes of an answer
 WHOLE: Final = 12.0  # seconds for all of it
@@ -50,7 +51,7 @@ def send(delivery: Delivery, notice: Notice, channel: Channel) -> Answer:
     try:
         found = notify.parse(url)
     except notify.AddressError as error:
-        return Answer(False, str(error), final=True)
+        return Answer(False, refused(error), final=True)
     try:
         with outward(private=settings.NOTIFY_PRIVATE):
             if found.kind == "webhook":
@@ -58,7 +59,7 @@ def send(delivery: Delivery, notice: Notice, channel: Channel) -> Answer:
             else:
                 answer = _apprise(url, notice)
     except NotAllowed as error:
-        return Answer(False, str(error), final=True)
+        return Answer(False, told(error.said), final=True)
     except TimeoutError:
         return Answer(False, _("no answer within %(n)d s") % {"n": WHOLE})
     except (OSError, http.client.HTTPException, ValueError) as error:
@@ -128,7 +129,7 @@ def _apprise(url: str, notice: Notice) -> Answer:
         import apprise  # half a second: only who sends one pays for it
     except ImportError:
         return Answer(False, _("Apprise is not installed: install requirements.txt"), final=True)
-    told = words.of(notice)
+    said_of = words.of(notice)
     asset = apprise.AppriseAsset(
         app_id="Relaysite", app_desc="Relaysite", app_url=settings.PUBLIC_URL, http_redirects=False, async_mode=False
     )
@@ -137,9 +138,9 @@ def _apprise(url: str, notice: Notice) -> Answer:
         return Answer(False, _("Apprise does not understand this address: look at its page of that service"), True)
     one.redirects = False
     one.socket_connect_timeout, one.socket_read_timeout = CONNECT, WHOLE - CONNECT
-    kind = apprise.NotifyType.WARNING if told.urgent else apprise.NotifyType.INFO
+    kind = apprise.NotifyType.WARNING if said_of.urgent else apprise.NotifyType.INFO
     with apprise.LogCapture(level=apprise.logging.INFO) as log:  # type: ignore[no-untyped-call]
-        sent = one.notify(body=told.text, title=told.title, notify_type=kind)
+        sent = one.notify(body=said_of.text, title=said_of.title, notify_type=kind)
         said = " ".join(log.getvalue().split())
     if sent:
         return Answer(True, said or _("sent"))

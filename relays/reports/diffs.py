@@ -6,6 +6,7 @@ from django.utils.translation import gettext as _
 
 from relays.models import Relay
 from relays.reports.gate import store
+from relays.reports.sentences import told
 from relays.stores.base import StoreUnavailable
 
 BYTES = 200_000
@@ -58,7 +59,7 @@ def between(relay: Relay, old: str, new: str, label: str) -> Diff:
     try:
         text = store(relay).diff(old, new, BYTES)
     except StoreUnavailable as error:
-        return Diff(label, (), 0, 0, 0, False, error.evidence, command)
+        return Diff(label, (), 0, 0, 0, False, told(error.evidence), command)
     return read(text, label, command)
 
 

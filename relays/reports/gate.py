@@ -47,6 +47,7 @@ from relays.reports.legs import LegRow, holds_by_leg, row
 from relays.reports.parked_times import parked_times
 from relays.reports.reviewers import Deciders, deciders
 from relays.reports.rules import rules_of
+from relays.reports.sentences import told
 from relays.stores.base import StoreUnavailable
 from relays.stores.git import GitStore
 
@@ -217,7 +218,7 @@ def branch_tip(relay: Relay) -> tuple[str, str]:
     try:
         tip = store(relay).tip(relay.branch)
     except StoreUnavailable as error:
-        return "", error.evidence
+        return "", told(error.evidence)
     return (tip, "") if tip else ("", _("the branch %(branch)s is gone") % {"branch": relay.branch})
 
 

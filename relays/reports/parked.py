@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from relays.models import Relay
 from relays.reports.gate import store
+from relays.reports.sentences import told
 from relays.stores.base import StoreUnavailable
 from relays.stores.git import GitStore
 
@@ -57,7 +58,7 @@ def parked(relay: Relay, base: str, wip: str, dirty: Sequence[str]) -> Parked:
     try:
         kept = _changed(relay, base, wip)
     except StoreUnavailable as error:
-        return Parked(tuple(Path(path, "", None, "unknown") for path in dirty[:PATHS]), 0, 0, error.evidence)
+        return Parked(tuple(Path(path, "", None, "unknown") for path in dirty[:PATHS]), 0, 0, told(error.evidence))
     names = {one.path for one in kept}
     lost = [path for path in dirty if path not in names and not _inside(path, names)]
     rows = [*(Path(path, "", None, "no") for path in lost), *kept]

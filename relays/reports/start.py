@@ -27,7 +27,7 @@ from relays.models import PolicyVersion, RegionLease, Relay, Session
 from relays.reports import agents, policies, reviewers
 from relays.reports.agents import Offered
 from relays.reports.figures import whole
-from relays.reports.sentences import prose, refused
+from relays.reports.sentences import refused, told
 from relays.stores import git as git_store
 from relays.stores.base import StoreUnavailable
 from relays.stores.bundle import Stores
@@ -127,7 +127,7 @@ def look(repo: str) -> Place:
         paths = store.paths(found.head_sha)
         text = store.read_file(found.head_sha, "dos.toml")
     except StoreUnavailable as error:
-        return Place(problem=f"{error.evidence}; {error.fix or _('name a folder inside a git repository')}")
+        return Place(problem=f"{told(error.evidence)}; {told(error.fix) or _('name a folder inside a git repository')}")
     table, problem = _table(text)
     return Place(
         top=str(found.top),
@@ -245,9 +245,9 @@ def _done_when(text: str, done: DoneWhen | None, place: Place, watch: bool) -> S
         why = _("Needs a person: %(why)s. No store can say that it holds, so a reviewer confirms it.")
         if watch:
             never = _("A watch needs clauses that a store can answer.")
-            return Said(f"{why % {'why': prose(done.why_prose)}} {never}", wrong=True, person=True)
+            return Said(f"{why % {'why': told(done.why_prose)}} {never}", wrong=True, person=True)
         limit = _("The relay needs a limit of its envelope.")
-        return Said(f"{why % {'why': prose(done.why_prose)}} {limit}", person=True)
+        return Said(f"{why % {'why': told(done.why_prose)}} {limit}", person=True)
     ends = _("the relay rests while all hold") if watch else _("the relay ends by itself when all hold")
     head = ngettext(
         "Machine-readable, %(n)d clause: %(ends)s.", "Machine-readable, %(n)d clauses: %(ends)s.", len(done.clauses)
@@ -263,14 +263,14 @@ def _now(done: DoneWhen, place: Place) -> tuple[str, ...]:
     try:
         verdict = donewhen.evaluate(done, stores.clause_answers(done, {}))
     except StoreUnavailable as error:
-        return (error.evidence,)
+        return (told(error.evidence),)
     words = {Truth.TRUE: _("holds now"), Truth.FALSE: _("does not hold yet"), Truth.UNKNOWN: _("not known")}
     found = []
     for clause, truth, evidence in verdict.clauses:
         if clause.kind == "cmd":
             found.append(f"{clause.text}: {_('run on a clean checkout of the tip, not here')}")
         else:
-            found.append(f"{clause.text}: {words[truth]}{f' ({evidence})' if evidence else ''}")
+            found.append(f"{clause.text}: {words[truth]}{f' ({told(evidence)})' if evidence else ''}")
     return tuple(found)
 
 

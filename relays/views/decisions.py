@@ -43,7 +43,7 @@ def decisions(request: HttpRequest) -> HttpResponseBase:
         return part_response(request, "relays/decisions/_list.html", lambda: _list(query), ("relays", "inbox"))
     if part == "audit":
         return part_response(request, "relays/decisions/_audit.html", _audit, (audit.TOPIC,))
-    raise Http404("There is no such part of this page.")
+    raise Http404(_("There is no such part of this page."))
 
 
 def _export(query: report.Query, kind: str) -> HttpResponseBase:
@@ -53,7 +53,7 @@ def _export(query: report.Query, kind: str) -> HttpResponseBase:
     if kind == "csv":
         return csv_response(f"{name}.csv", report.table(query))
     if kind != "jsonl":
-        raise Http404("There is no such export; take csv or jsonl.")
+        raise Http404(_("There is no such export; take csv or jsonl."))
     response = StreamingHttpResponse(report.lines(query), content_type="application/x-ndjson; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}.jsonl"'
     return response

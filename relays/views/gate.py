@@ -38,7 +38,7 @@ def gate(request: HttpRequest, pk: int) -> HttpResponse:
     if part is None:
         return _page(request, found, {})
     if part != "state":
-        raise Http404("There is no such part of this page.")
+        raise Http404(_("There is no such part of this page."))
     return part_response(
         request,
         "relays/gate/_state.html",

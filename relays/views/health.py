@@ -3,6 +3,7 @@
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from relays import access
@@ -19,7 +20,7 @@ def health(request: HttpRequest) -> HttpResponse:
     if part is None:
         return render(request, "relays/health/page.html", _context(rights_of(request.user)))
     if part != "checks":
-        raise Http404("There is no such part of this page.")
+        raise Http404(_("There is no such part of this page."))
     return part_response(request, "relays/health/_checks.html", lambda: _context(rights_of(request.user)), ())
 
 

@@ -12,6 +12,7 @@ from django.core.exceptions import BadRequest, PermissionDenied
 from django.core.handlers.asgi import ASGIRequest
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict, StreamingHttpResponse
 from django.urls import Resolver404, resolve
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
 from relays import access
@@ -38,8 +39,12 @@ def asked_topics(request: HttpRequest) -> frozenset[str]:
     topics = frozenset(word for word in request.GET.get("topics", "").split(",") if word)
     if not topics or len(topics) > MOST_TOPICS or not all(_TOPIC.fullmatch(word) for word in topics):
         raise BadRequest(
-            f"topics must be 1 to {MOST_TOPICS} of inbox, relays, audit, notices, maintenance, relay:<id>, sessions, "
-            "session:<n>, import:<n>, cost, cost:<relay>, cost:session:<n>, with commas between them."
+            _("topics must be 1 to %(most)s of %(topics)s, with commas between them.")
+            % {
+                "most": MOST_TOPICS,
+                "topics": "inbox, relays, audit, notices, maintenance, relay:<id>, sessions, session:<n>, import:<n>, "
+                "cost, cost:<relay>, cost:session:<n>",
+            }
         )
     return topics
 
@@ -49,7 +54,7 @@ def viewer_of(request: HttpRequest) -> Viewer:
     access.require(request, READ)
     user = request.user
     if not isinstance(user, User):
-        raise PermissionDenied("This needs sign-in.")
+        raise PermissionDenied(_("This needs sign-in."))
     return Viewer(
         user_id=user.pk,
         session_key=request.session.session_key or "",

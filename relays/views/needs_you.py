@@ -3,6 +3,7 @@
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from relays import access
@@ -27,7 +28,7 @@ def needs_you(request: HttpRequest) -> HttpResponse:
         context = {"page": report.needs_you(timezone.now()), "rights": rights_of(request.user)}
         return render(request, "relays/needs_you/page.html", context)
     if part not in _PARTS:
-        raise Http404("There is no such part of this page.")
+        raise Http404(_("There is no such part of this page."))
     template, topics = _PARTS[part]
     if part == "count":
         return part_response(request, template, lambda: {"waiting_count": report.waiting_count()}, topics)

@@ -140,7 +140,13 @@ def _posted(request: HttpRequest, known: PolicyVersion | None, name: str) -> Dra
     table = _table_of(typed)
     if problems := policytable.problems(table):
         return Draft(
-            known, called, comment, False, "", typed, problems={key: told(why) for key, why in problems.items()}
+            known,
+            called,
+            comment,
+            False,
+            "",
+            typed,
+            problems={key: told(why, typed=True) for key, why in problems.items()},
         )
     text = policytable.write(table)
     return Draft(known, called, comment, False, text, typed, problem=_why_not(text))
@@ -244,7 +250,7 @@ def relay_policy(request: HttpRequest, relay_id: str) -> HttpResponse:
         "page": report.relay_policy(found),
         "relay": found,
         "typed": typed,
-        "refused": refused.removeprefix(f"policy of {found.pk}: "),
+        "refused": refused.removeprefix(_("policy of %(relay)s") % {"relay": found.pk} + ": "),
         "may_change": may(request.user, OPERATE) and not found.final,
     }
     return render(request, "relays/relay_policy/page.html", context, status=status)

@@ -81,7 +81,7 @@ def _wants_text(request: HttpRequest) -> bool:
 
 def _part(request: HttpRequest, found: Relay, rights: frozenset[str], part: str) -> HttpResponse:
     if part not in _PARTS:
-        raise Http404("There is no such part of this page.")
+        raise Http404(_("There is no such part of this page."))
     builders: dict[str, Callable[[], dict[str, object]]] = {
         "head": lambda: _head(found, rights),
         "kpis": lambda: _kpis(found),
@@ -200,7 +200,7 @@ def _csv(found: Relay, of: str) -> HttpResponseBase:
         return csv_response(f"{found.pk}-turns.csv", flat.turns_csv(found.pk))
     if of == "legs":
         return csv_response(f"{found.pk}-legs.csv", legs.table_csv(found, timezone.now()))
-    raise Http404("There is no such table; of is turns or legs.")
+    raise Http404(_("There is no such table; of is turns or legs."))
 
 
 # ---- acts ---------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from relays import access
@@ -23,7 +24,7 @@ def relays(request: HttpRequest) -> HttpResponse:
         context = {**_context(query), "rights": rights_of(request.user)}
         return render(request, "relays/relays/page.html", context)
     if part != "list":
-        raise Http404("There is no such part of this page.")
+        raise Http404(_("There is no such part of this page."))
     return part_response(request, "relays/relays/_list.html", lambda: _context(query), ("relays", "inbox"))
 
 

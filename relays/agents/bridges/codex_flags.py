@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from relays.agents.bridges.bridge import read_object
 from relays.agents.bridges.codex_said import rows, table
+from relays.core.sentences import RuleError, phrase
 
 HOOKS: Final = ("PreModelRequest", "PostModelRequest", "PreToolUse", "PostToolUse", "PreCompact", "Stop")
 HOOK_SECONDS: Final = 86_400  # a hook may wait as long as a boundary does
@@ -89,7 +90,7 @@ def _toml(text: object) -> str:
 
 
 def settings(given: str) -> list[str]:
-    """The start's own settings: `key=value`, or several as a JSON list of such texts. Raises ValueError."""
+    """The start's own settings: `key=value`, or several as a JSON list of such texts. Raises RuleError."""
     if not given:
         return []
     try:
@@ -97,7 +98,7 @@ def settings(given: str) -> list[str]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list) or not all(isinstance(one, str) and "=" in one for one in found):
-        raise ValueError('agent argument config is neither key=value nor a JSON list ["key=value",…]')
+        raise RuleError(phrase('agent argument config is neither key=value nor a JSON list ["key=value",…]'))
     return found
 
 

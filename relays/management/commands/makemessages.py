@@ -4,8 +4,6 @@ The rules are pure and know no gettext, so their texts (meanings, fixes, labels)
 into one file that is collected like any other and then removed.
 """
 
-import ast
-import inspect
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +13,6 @@ from django.conf import settings
 from django.core.management.base import CommandError, CommandParser
 from django.core.management.commands import makemessages
 
-from relays.core import donewhen, objective, policy, policyfile, region
 from relays.core.advisory import Outcome as AdvisoryOutcome
 from relays.core.assumptions import Action, Source
 from relays.core.boundary import Step
@@ -29,11 +26,11 @@ from relays.core.residency import FaultOutcome
 from relays.core.shadow import Provenance
 from relays.core.vocabulary import TOKENS, Category, Cause, Mode
 from relays.core.words import GROUPS as WORDS
-from relays.models import GateState, Import, LegState, RelayStatus
+from relays.models import GateState, Import, LegState, Maintenance, RelayStatus
 from relays.reports.evidence import KINDS
 from relays.reports.policies import SOURCES, TIGHTEN
 from relays.reports.relay import TABS
-from relays.reports.roles import TOKEN_ROLES
+from relays.reports.roles import RIGHTS, TOKEN_ROLES
 from relays.reports.rules import AXES
 from relays.templatetags.words import VERDICTS
 
@@ -43,13 +40,14 @@ SETS = (
     AdvisoryOutcome, PromotionOutcome, FaultOutcome, Provenance, Import.Status, Category, TABS, TOKEN_ROLES,
     ("cheaper", "dearer", "auto", "manual", "agent", "person", "driver", "stands", "revoked", "expired", "active",
      "waiting", "sending", "sent", "dead"),
+    RIGHTS, Maintenance.Kind,
+    # acts that a refusal names
+    ("park", "stop", "fact", "pin", "approve", "refuse", "reopen"),
 )  # fmt: skip
 #: never read for texts: what is not ours, not shown, or made
 IGNORED = ["tests/*", "static/*", "var/*", ".venv/*", "relays/migrations/*"]
 #: calls of ours whose text pages tell: sentences of the rules, heads of tables of records
-NAMES = ("phrase", "Cell:1")
-#: errors of the rules -> which argument says why
-ERRORS = {"PolicyError": 1, "RegionError": 1, "DoneWhenError": 0, "ObjectiveError": 0, "_Prose": 0}
+NAMES = ("phrase", "FlagError", "Cell:1")
 FILE = "relays/closed_texts_collected.py"
 
 
@@ -69,18 +67,7 @@ def closed_texts() -> Iterator[str]:
             found |= dict.fromkeys((one.meaning, one.fix, one.value))
     for words in SETS:
         found |= dict.fromkeys(str(word).replace("_", " ") if words is not Cause else str(word) for word in words)
-    found |= dict.fromkeys(errors())
     return (text for text in found if text)
-
-
-def errors() -> Iterator[str]:
-    """What errors of the rules say without a value in it; with one they are told as they are."""
-    for module in (policy, policyfile, donewhen, region, objective):
-        for node in ast.walk(ast.parse(inspect.getsource(module))):
-            at = ERRORS.get(node.func.id) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
-            said = node.args[at] if at is not None and isinstance(node, ast.Call) and len(node.args) > at else None
-            if isinstance(said, ast.Constant) and isinstance(said.value, str):
-                yield said.value
 
 
 class Command(makemessages.Command):
