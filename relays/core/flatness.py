@@ -108,7 +108,14 @@ def flat(peaks: Sequence[LegPeak]) -> VerdictLine:
     )
     if slope.low is not None and slope.low * 10 > LIMIT:
         return VerdictLine("violated", phrase("peaks rise by %(slope)s, surely more than 1 %%", slope=shown), numbers)
-    return VerdictLine("holds", phrase("slope %(slope)s", slope=shown), numbers)
+    if slope.value * 10 <= LIMIT:
+        return VerdictLine("holds", phrase("slope %(slope)s", slope=shown), numbers)
+    # a steep slope beside "holds" must say why it is not yet a rise
+    if slope.low is None:
+        return VerdictLine("holds", phrase("slope %(slope)s: too few to tell it from chance", slope=shown), numbers)
+    low = Places(slope.low * 1000, 2)
+    chance = phrase("slope %(slope)s: its lower 95 %% bound is %(low)s %%, so it may be chance", slope=shown, low=low)
+    return VerdictLine("holds", chance, numbers)
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -40,6 +40,19 @@ def test_three_rising_legs_may_be_chance():
     """Three points in order come up by chance in one of six: no 95 % bound exists."""
     line = flat([leg(0, 100_000), leg(1, 110_000), leg(2, 120_000)])
     assert (line.verdict, line.numbers["low_per_10_legs"]) == ("holds", None)
+    assert str(line.said) == (
+        "slope 50.00 % of the window per 10 legs over 3 armed legs: too few to tell it from chance"
+    )
+
+
+def test_a_steep_slope_that_holds_names_the_bound_that_it_is_judged_by():
+    """Nobody believes "slope 20 %, holds" without the reason."""
+    noisy = [leg(number, 100_000 + 4000 * number + 30_000 * (number % 2)) for number in range(6)]
+    line = flat(noisy)
+    assert line.verdict == "holds"
+    assert "its lower 95 % bound is" in str(line.said)
+    level = flat([leg(number, 100_000) for number in range(6)])
+    assert str(level.said) == "slope 0.00 % of the window per 10 legs over 6 armed legs"
 
 
 def test_one_outlier_does_not_move_a_robust_slope():
