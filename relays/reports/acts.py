@@ -7,6 +7,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from relays.models import GateState, RelayStatus, Request
+from relays.reports.legs import next_number
 from relays.reports.relay import Head
 from relays.reports.roles import OPERATE, ROLE_FOR
 
@@ -51,7 +52,7 @@ def acts(here: Head, rights: Collection[str]) -> tuple[Act, ...]:
     parking = relay.park == Request.DRAIN and live is not None
     ending = Request.NOW in (relay.park, relay.stop) or (relay.stop == Request.DRAIN and live is not None)
     if relay.status == RelayStatus.PARKED:
-        next_leg = here.latest.number + 1 if here.latest else 0
+        next_leg = next_number(here.latest)
         start = _(
             "It is checked first; leg %(next_leg)s starts from the current baton unless it is done or may rest."
         ) % {"next_leg": next_leg}

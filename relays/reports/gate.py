@@ -14,15 +14,13 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import QuerySet
-from django.utils.text import capfirst
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from relays.core import budget, externalize
 from relays.core.baton import read
 from relays.core.pointers import Answer, Verdict, parse_entry
 from relays.core.safepoint import choose_next_action
-from relays.core.vocabulary import Ask, Cause, Hold, Reason, Token, token
+from relays.core.vocabulary import Ask, Cause, Hold, Token, token
 from relays.models import (
     NEXT_LEG,
     OPEN_GATES,
@@ -41,9 +39,9 @@ from relays.models import (
 from relays.reports.asked import Asked, asked
 from relays.reports.cold import ColdPrefix, cold_prefixes
 from relays.reports.decisions import Row, row_of
-from relays.reports.figures import whole
+from relays.reports.gate_words import cause_of, headline, said_beside
 from relays.reports.gateway import Approval, Way, approvals_of, way
-from relays.reports.legs import LegRow, holds_by_leg, row
+from relays.reports.legs import LegRow, holds_by_leg, next_number, row
 from relays.reports.parked_times import parked_times
 from relays.reports.reviewers import Deciders, deciders
 from relays.reports.rules import rules_of
@@ -54,20 +52,6 @@ from relays.stores.git import GitStore
 FACTS = 60
 QUESTIONS = 250
 
-_CAUSES = {
-    Cause.CEILING: gettext_lazy("reached its ceiling"),
-    Cause.OVERRUN: gettext_lazy("ran past its ceiling"),
-    Cause.AGENT_EXIT: gettext_lazy("ended by itself"),
-    Cause.AGENT_CRASH: gettext_lazy("ended because its agent crashed"),
-    Cause.SILENCE: gettext_lazy("went silent"),
-    Cause.SUPERVISOR_CRASH: gettext_lazy("ended because its supervisor crashed"),
-    Cause.PARK_NOW: gettext_lazy("was parked at once"),
-    Cause.STOP: gettext_lazy("was stopped"),
-    Cause.SIGN_IN: gettext_lazy("ended because its agent's sign-in was lost"),
-    Cause.HOST_LOST: gettext_lazy("ended because its host was lost"),
-    Cause.ENVELOPE: gettext_lazy("ended because the envelope was spent"),
-    Cause.START_FAILED: gettext_lazy("did not start"),
-}
 _NEEDS_LIMIT = frozenset({Ask.BUDGET_EXHAUSTED})
 
 
@@ -111,6 +95,8 @@ class GatePage:
     relay: Relay
     word: Token
     headline: str
+    cause: str  # what ended the leg, or kept it from starting
+    items: tuple[str, ...]  # what the gate says beside its cause and hold
     leg: LegRow | None
     next_leg: int
     start: str
@@ -270,26 +256,6 @@ def _digest(
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def headline(gate: GateEpisode, leg: Leg | None) -> str:
-    """The finding in one sentence, made from records only."""
-    word = token(gate.token)
-    if gate.token == Reason.PARKED_UNSAFE and leg is not None:
-        how = _CAUSES[Cause(leg.cause)] if leg.cause in set(Cause) else _("ended")
-        values = {"leg": leg.number, "how": how, "tokens": whole(leg.peak_tokens)}
-        if leg.cause in (Cause.CEILING, Cause.OVERRUN):
-            return _("Leg %(leg)d %(how)s at %(tokens)s tokens without a safe point") % values
-        return _("Leg %(leg)d %(how)s without a safe point") % values
-    if gate.token == Reason.NO_PROGRESS:
-        run, at = gate.relay.empty_run, leg.number if leg else 0
-        if run > 1 and leg:
-            return _("%(run)d legs in a row without verified progress, up to leg %(leg)d") % {"run": run, "leg": at}
-        if run > 1:
-            return _("%(run)d legs in a row without verified progress") % {"run": run}
-        return _("No verified progress, up to leg %(leg)d") % {"leg": at} if leg else _("No verified progress")
-    said = capfirst(_(word.meaning))
-    return _("%(what)s (leg %(leg)d)") % {"what": said, "leg": leg.number} if leg else said
-
-
 def gate_page(gate: GateEpisode, now: datetime, tip: str, problem: str = "") -> GatePage:
     """The whole page of a gate that was loaded with its relay and leg; a constant number of queries."""
     relay = gate.relay
@@ -320,7 +286,8 @@ def gate_page(gate: GateEpisode, now: datetime, tip: str, problem: str = "") -> 
         approvals = tuple(one for one in approvals if one.name in who.names)
     return GatePage(
         gate=gate, relay=relay, word=token(gate.token), headline=headline(gate, leg),
-        leg=rows[0] if rows and leg else None, next_leg=(newest[0].number if newest else -1) + 1,
+        cause=cause_of(gate, leg), items=said_beside(gate, leg),
+        leg=rows[0] if rows and leg else None, next_leg=next_number(newest[0] if newest else None),
         start=carried.cursor.start_sha if carried else "", wip=leg.wip_sha if leg else "", last=rows,
         tombstone=Tombstone.objects.filter(leg=leg).first() if leg else None,
         armed_turn=armed.turn if armed else None, boundary=boundary, dirty=_dirty(leg, boundary),

@@ -14,12 +14,19 @@ from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 from relays.core import externalize
 from relays.core.coverage import Coverage
 from relays.core.vocabulary import Category, Token, token
-from relays.models import LIVE_STATES, Boundary, Call, Fact, Leg, Relay, ResetTransaction, Tombstone
+from relays.models import LIVE_STATES, Boundary, Call, Fact, Leg, LegState, Relay, ResetTransaction, Tombstone
 from relays.reports import seed
 from relays.reports.made import FACTS, ProgressGroup, progress_groups, words
 
 SHOWN = 50
 TURNS = 50
+
+
+def next_number(newest: Leg | None) -> int:
+    """The number of the leg that a resume starts: one that was made and never ran keeps its own."""
+    if newest is None:
+        return 0
+    return newest.number if newest.state == LegState.PENDING else newest.number + 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ Interface, page 1: "gate episodes that wait, oldest first, with reason token, fi
 cold prefix will cost on resume; count in the title of every page. Below it running relays with a sparkline each."
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import PurePath
@@ -14,6 +13,7 @@ from django.db.models import Exists, OuterRef
 from relays.core.vocabulary import token
 from relays.models import OPEN_GATES, Decision, GateEpisode, GateState, Relay, RelayStatus
 from relays.reports.cold import ColdPrefix, cold_prefixes
+from relays.reports.gate_words import cause_of, said_beside
 from relays.reports.parked_times import parked_times
 from relays.reports.relays import RelayRow, relay_rows, with_token
 
@@ -115,8 +115,7 @@ def needs_you(now: datetime) -> NeedsYou:
 def _gate_row(gate: GateEpisode, parked: timedelta, cold: ColdPrefix | None, now: datetime) -> GateRow:
     leg = gate.leg
     hold = leg.hold if leg else ""
-    found: Sequence[object] = gate.items if isinstance(gate.items, list) else [gate.items]
-    items = [str(item) for item in found if str(item) != hold]  # the hold has its own place in the row
+    items = said_beside(gate, leg)
     return GateRow(
         pk=gate.pk,
         token=gate.token,
@@ -126,9 +125,9 @@ def _gate_row(gate: GateEpisode, parked: timedelta, cold: ColdPrefix | None, now
         objective=gate.relay.objective,
         repo_name=PurePath(gate.relay.repo).name or gate.relay.repo,
         leg=leg.number if leg else None,
-        cause=leg.cause if leg else "",
+        cause=cause_of(gate, leg),
         hold=hold,
-        items=tuple(items[:MOST_ITEMS]),
+        items=items[:MOST_ITEMS],
         more_items=max(len(items) - MOST_ITEMS, 0),
         error=gate.error,
         blocks=gate.blocks,

@@ -37,7 +37,8 @@ from relays.models import (
     Verification,
 )
 from relays.reports import approvals, userfacts
-from relays.reports.gate import branch_tip, headline
+from relays.reports.gate import branch_tip
+from relays.reports.gate_words import cause_of, headline, said_beside
 from relays.reports.legs import totals
 from relays.reports.rules import AXES, rules_of
 
@@ -81,9 +82,10 @@ class Loud:
 class Finished:
     """A relay that is done: what it made and how it gets into the main line.
 
-    `tip` "": `problem` says why it is not known. `push_to` "": its policy allows no push; `push`: the newest one that
-    was asked for, `pushed` whether it brought this tip there. `pull_request`: the page that opens one, else `request`
-    is a command that writes its text; both "" where the policy offers none or nothing was pushed.
+    `merge` "": it worked in the repository's own tree, so its branch is the one that people work on. `tip` "":
+    `problem` says why it is not known. `push_to` "": its policy allows no push; `push`: the newest one that was asked
+    for, `pushed` whether it brought this tip there. `pull_request`: the page that opens one, else `request` is a
+    command that writes its text; both "" where the policy offers none or nothing was pushed.
     """
 
     branch: str
@@ -146,9 +148,8 @@ def _loud(relay: Relay, gate: GateEpisode, others: int) -> Loud:
     gate.relay = relay
     leg = gate.leg
     hold = leg.hold if leg else ""
-    items = [str(item) for item in gate.items if str(item).strip() and str(item) != hold]
-    why = gate.error or "; ".join(items[:3]) or token(gate.token).fix
-    return Loud(gate, token(gate.token), leg.cause if leg else "", hold, headline(gate, leg), why, others)
+    why = gate.error or "; ".join(said_beside(gate, leg)[:3]) or token(gate.token).fix
+    return Loud(gate, token(gate.token), cause_of(gate, leg), hold, headline(gate, leg), why, others)
 
 
 def _finished(relay: Relay) -> Finished:
@@ -158,11 +159,12 @@ def _finished(relay: Relay) -> Finished:
     push = Push.objects.filter(relay=relay).select_related("decision__actor").first()
     offered = rules.pull_request and push is not None and push.state == PushState.DONE
     page = pull_request(rules.push_to, relay.branch) if offered else ""
+    merge = ["git", "-C", relay.repo, "merge", "--no-ff", relay.branch]
     command = shlex.join(["git", "-C", relay.repo, "request-pull", relay.start_sha, rules.push_to, relay.branch])
     return Finished(
         branch=relay.branch,
         commits=made,
-        merge=shlex.join(["git", "-C", relay.repo, "merge", "--no-ff", relay.branch]),
+        merge="" if rules.workspace == "in_place" else shlex.join(merge),
         tip=tip,
         problem=problem,
         push_to=rules.push_to,

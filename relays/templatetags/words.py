@@ -20,7 +20,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from relays.core.sentences import Sentence
-from relays.core.vocabulary import Token, token
+from relays.core.vocabulary import Category, Token, token
 from relays.core.words import find
 from relays.reports import sentences
 from relays.reports.explained import FIGURES, explained
@@ -212,7 +212,8 @@ def _meaning(word: Token) -> str:
 def tok(value: str, quiet: bool = False, count: int | None = None) -> str:
     """A token as shape, colour and word, linked to its fix; an unknown word is shown as text and links nowhere.
 
-    `quiet`: a normal `RELAY_ROTATED` in a table keeps its disc, its word goes grey. `count`: `×22` after it.
+    `quiet`: a normal `RELAY_ROTATED` in a table keeps its disc, its word goes grey; what is no normal end is never
+    quiet. `count`: `×22` after it.
     """
     if not value:
         return ""
@@ -232,7 +233,7 @@ def tok(value: str, quiet: bool = False, count: int | None = None) -> str:
         target = f"#{word.value}"
     return format_html(
         '<a class="tok tok-{}" href="{}" title="{}">{}{}</a>{}',
-        "quiet" if quiet else word.tone,
+        "quiet" if quiet and word.category is Category.TRUE_DRAIN else word.tone,
         target,
         _meaning(word),
         shape(word.shape),

@@ -18,7 +18,8 @@ from relays.actions import reviewers as choosing
 from relays.actions.base import ChangedSinceSeen, NotLegalNow, NotPermitted, Refused, Usage
 from relays.core import settling
 from relays.core.vocabulary import Ask
-from relays.models import GateEpisode
+from relays.driver import reload
+from relays.models import Baton, GateEpisode
 from relays.reports import diffs, parked, reviewers
 from relays.reports import gate as report
 from relays.reports.asked import Subject
@@ -170,11 +171,14 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
     """Approve, refuse or reopen. What changed meanwhile comes back as a fresh page with all that was typed.
 
     The same form sent twice (a double click, a page that was sent again) is one decision: the second says which.
+    `decision` verify decides nothing: all pointers of the baton are judged again, for who is about to decide on them.
     """
     found = access.load_gate(request, pk)
     access.require(request, REVIEW)
     form = request.POST
     typed = {name: form.get(name, "") for name in FIELDS} | {"answers": _answers(form), "said": _ways(form)}
+    if form.get("decision") == "verify":
+        return _verified(request, found, typed)
     wanted: dict[str, Any] = {}
     try:
         wanted = _wanted(found, form)
@@ -198,6 +202,15 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
         said += " " + _("%(have)d of %(need)d approvals.") % {"have": outcome.have, "need": outcome.need}
     messages.success(request, said)
     return _to(outcome.gate)
+
+
+def _verified(request: HttpRequest, found: GateEpisode, typed: Mapping[str, object]) -> HttpResponse:
+    """The page with what the stores say now, and with all that was typed."""
+    baton = Baton.objects.filter(relay=found.relay_id, current=True).first()
+    if baton is None:
+        return _page(request, found, typed, status=409, refused_line=_("There is no baton yet, so nothing to verify."))
+    row = reload.verify_again(baton.pk)
+    return _page(request, found, typed, checked_line=_("Checked again: %(outcome)s.") % {"outcome": _(row.outcome)})
 
 
 def _to(pk: int) -> HttpResponse:

@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils.html import escape
 
-from relays.models import Decision, Fact, GateEpisode, GateState, Leg, Relay
+from relays.models import Check, Decision, Fact, GateEpisode, GateState, Leg, LegState, Relay, Verification
 from relays.reports.gate import branch_tip, seen_digest
 from relays.stores.worktree import WorkTree
 from tests import builders
@@ -288,3 +288,45 @@ def test_what_is_typed_beside_a_plain_refusal_is_not_decided(
     data = {"decision": "refuse", "seen": seen(story, gate), "comment": "no", "next": "Stub the gateway."}
     assert client_of("reviewer").post(reverse("gate_decide", args=[gate.pk]), data).status_code == 303
     assert list(Decision.objects.values_list("act", flat=True)) == ["refuse"]
+
+
+def test_a_leg_that_never_started_is_said_to_be_that_and_not_the_end_of_one(story: Story, client_of: Clients) -> None:
+    leg = Leg.objects.create(relay=story.relay, number=2, state=LegState.PENDING, trace="tr-2")
+    story.legs.append(leg)
+    gate = story.park(items=["cause: start_failed", "the program 'agent' is not there"])
+    text = text_of(client_of("reviewer"), gate)
+    assert "Leg 2 could not be started" in text
+    assert "Leg 2 ended" not in text
+    assert "cause: start_failed" not in text  # said once, as a word that explains itself
+    assert "the program &#x27;agent&#x27; is not there" in text
+    assert "Approving starts leg 2 at" in text  # it keeps its number
+    inbox = client_of("reviewer").get(reverse("needs_you")).content.decode()
+    assert "the program &#x27;agent&#x27; is not there" in inbox
+    assert "start_failed" in inbox
+    page = client_of("operator").get(reverse("relay", args=[story.relay.pk])).content.decode()
+    assert "Leg 2 could not be started" in page
+
+
+def test_pointers_are_judged_again_on_the_gates_own_page_and_nothing_typed_is_lost(
+    story: Story, gate: GateEpisode, client_of: Clients
+) -> None:
+    reviewer = client_of("reviewer")
+    baton = story.relay.batons.get(current=True)
+    builders.git(story.repo, "update-ref", f"refs/heads/{story.relay.branch}", story.relay.start_sha)
+    before = seen(story, gate)
+    assert "Verify again" in text_of(reviewer, gate)
+    assert "Verify again" not in text_of(client_of("manager"), gate)
+    response = reviewer.post(
+        reverse("gate_decide", args=[gate.pk]),
+        {"decision": "verify", "seen": before, "comment": "half a though", "next": "Stub the gateway."},
+    )
+    text = response.content.decode()
+    assert response.status_code == 200
+    assert "Checked again: " in text
+    assert "half a though" in text and not Decision.objects.filter(gate=gate).exists()
+    assert Verification.objects.get(baton=baton).outcome in text
+    dangling = Check.objects.filter(verification__baton=baton, pointer=True).exclude(verdict="verified")
+    assert dangling
+    assert all(f'<span class="mono">{check.path}</span>' in text for check in dangling)
+    assert f'name="seen" value="{seen(story, gate)}"' in text and seen(story, gate) != before
+    assert client_of("operator").post(reverse("gate_decide", args=[gate.pk]), {"decision": "verify"}).status_code == 403

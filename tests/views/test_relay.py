@@ -115,6 +115,36 @@ def test_a_done_relay_says_how_to_merge_and_shows_its_diff(story: Story, client_
     assert 'form="act-park"' not in text  # nothing to do on a relay that is done
 
 
+def test_a_relay_that_worked_in_place_has_nothing_to_merge(story: Story, client_of: Clients) -> None:
+    policy = {**story.relay.policy, "workspace": "in_place"}
+    Relay.objects.filter(pk=story.relay.pk).update(status=RelayStatus.DONE, ended_at=story.clock, policy=policy)
+    text = page(client_of("operator"), story.relay)
+    assert "merge --no-ff" not in text
+    assert f"its commits are on {story.relay.branch} of {story.relay.repo} already" in text
+
+
+def test_a_very_long_objective_leaves_what_waits_in_sight(story: Story, client_of: Clients) -> None:
+    words = "Make every call site use the decimal type. " * 90 + "The end of it."
+    Relay.objects.filter(pk=story.relay.pk).update(objective=words)
+    story.relay.refresh_from_db()
+    gate = story.park()
+    for url in (reverse("relay", args=[story.relay.pk]), reverse("gate", args=[gate.pk])):
+        text = client_of("reviewer").get(url).content.decode()
+        head, _, rest = text[text.index("<h1") :].partition("The whole objective</summary>")
+        assert "The end of it." not in head
+        assert f'<p class="pre data">{words}</p>' in rest
+
+
+def test_only_a_normal_end_is_quiet_among_the_marks_of_the_graph(story: Story, client_of: Clients) -> None:
+    story.leg(turns=5, peak=178_000, reason="RELAY_PARKED_UNSAFE", cause="ceiling", made=False)
+    story.park()
+    text = page(client_of("operator"), story.relay)
+    marks = text[text.index('aria-label="Marks of the graph"') :]
+    marks = marks[: marks.index("</table>")]
+    assert 'class="tok tok-quiet" href="/vocabulary/#RELAY_ROTATED"' in marks
+    assert 'class="tok tok-gate" href="/vocabulary/#RELAY_PARKED_UNSAFE"' in marks
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_is_sent_once_until_it_changes(story: Story, client_of: Clients, part: str) -> None:
     client, url = client_of("operator"), reverse("relay", args=[story.relay.pk])
