@@ -295,6 +295,17 @@ def sensitive(stored: Mapping[str, object]) -> Sensitive | None:
     )
 
 
+def axes(value: object) -> tuple[Axis, ...]:
+    """The stored forecast, axis by axis."""
+    return tuple(
+        Axis(
+            str(one.get("axis") or ""), one.get("limit"), one.get("used"), one.get("per_leg"),
+            count(one.get("legs_left")), count(one.get("progress_left")),
+        )
+        for one in rows(value)
+    )  # fmt: skip
+
+
 def compared(row: Comparison | None) -> Compared:
     """The stored row as figures; None = nothing was ever asked for. No query beyond the row."""
     if row is None:
@@ -330,13 +341,7 @@ def compared(row: Comparison | None) -> Compared:
         progress={name: count(progress.get(name)) or 0 for name in ("commits", "issues", "rows", "units")},
         money_per_unit=row.money_per_unit,
         tokens_per_unit=row.tokens_per_unit,
-        forecast=tuple(
-            Axis(
-                str(one.get("axis") or ""), one.get("limit"), one.get("used"), one.get("per_leg"),
-                count(one.get("legs_left")), count(one.get("progress_left")),
-            )
-            for one in rows(row.forecast)
-        ),
+        forecast=axes(row.forecast),
         forecast_why=row.forecast_why,
     )  # fmt: skip
 

@@ -377,11 +377,16 @@ def way_rows(subject: Subject, data: Compared) -> tuple[WayRow, ...]:
     return (own, *(_way(one, seen.cost, units) for one in data.baselines))
 
 
+def policy_name(policy: str) -> str:
+    """How people call a policy of the engine."""
+    return _(POLICIES[policy][0]) if policy in POLICIES else policy.replace("_", " ")
+
+
 def _way(one: Baseline, cost: Decimal | None, units: int) -> WayRow:
-    name, event = POLICIES.get(one.policy, (one.policy.replace("_", " "), "event"))
+    event = POLICIES[one.policy][1] if one.policy in POLICIES else "event"
     done = one.cost if one.finishes else None
     return WayRow(
-        name=_(name), own=False, cost=done, per_unit=_each(done, units),
+        name=policy_name(one.policy), own=False, cost=done, per_unit=_each(done, units),
         against=(done - cost) / cost if done is not None and cost else None, band=one.band if one.finishes else None,
         peak=one.peak, events=one.events, event=_events(event, one.events), exceeded_at=one.exceeded_at, bust=one.bust,
         hit_rate=one.hit_rate, provenance=one.provenance,

@@ -101,6 +101,10 @@ class WorkRow:
     def money_each(self) -> Decimal | None:
         return self.sums.money / self.progress if self.progress and self.sums.priced else None
 
+    @property
+    def tokens_each(self) -> int | None:
+        return round(self.sums.tokens / self.progress) if self.progress else None
+
 
 @dataclass(frozen=True, slots=True)
 class Against:

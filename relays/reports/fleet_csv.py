@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from relays.reports import fleet_cost
+from relays.reports import fleet_ahead, fleet_cost
 from relays.reports.fleet_cost import Sums
 from relays.reports.fleet_query import Query
 from relays.reports.fleet_side import Belief, BudgetRow, Parked
@@ -42,6 +42,19 @@ def unpriced(query: Query) -> Rows:
     yield from fleet_cost.unpriced(query)
 
 
+def envelopes(query: Query) -> Rows:
+    yield ("relay", "objective", "spent first", "used", "limit", "legs left", "verified units left")
+    for row in fleet_ahead.envelopes(query).rows:
+        axis = row.axis
+        yield (row.relay, row.objective, axis.words, axis.used, axis.limit, axis.legs_left, axis.progress_left)
+
+
+def ways(query: Query) -> Rows:
+    yield ("policy", "relays", "not finished", "money", "money of these relays", "saved by the relays", "provenance")
+    for row in fleet_ahead.other_ways(query):
+        yield (row.policy, row.relays, row.unfinished, row.cost, row.own, row.saved, "SIMULATED")
+
+
 #: each of them whole, whatever the page shows of it
 TABLES: Final[Mapping[str, Callable[[Query], Rows]]] = {
     "days": days,
@@ -50,6 +63,8 @@ TABLES: Final[Mapping[str, Callable[[Query], Rows]]] = {
     "owners": lambda query: _groups(query, "owner"),
     "works": works,
     "unpriced": unpriced,
+    "envelopes": envelopes,
+    "ways": ways,
 }
 
 

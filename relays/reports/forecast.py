@@ -3,6 +3,7 @@
 Interface, page 7: "forecast to the envelope". What is stored is shown; without two finished legs it says `not yet`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
@@ -49,8 +50,7 @@ class Forecast:
 def forecast(data: Compared) -> Forecast:
     """No query."""
     axes = tuple(_axis(one) for one in data.forecast)
-    known = [one for one in axes if one.legs_left is not None]
-    first = min(known, key=lambda one: one.legs_left or 0, default=None)
+    first = nearest(data.forecast)
     if first is None or first.legs_left is None:
         return Forecast("", "", data.forecast_why or _("needs an envelope and two finished legs"), axes)
     units = (
@@ -65,6 +65,13 @@ def forecast(data: Compared) -> Forecast:
         "units": units,
     }
     return Forecast(whole(first.legs_left), ngettext("leg", "legs", first.legs_left), words, axes)
+
+
+def nearest(axes: Sequence[stored.Axis]) -> ForecastRow | None:
+    """The axis that is spent first; None where nothing can be said of any."""
+    known = [one for one in axes if one.legs_left is not None]
+    first = min(known, key=lambda one: one.legs_left or 0, default=None)
+    return _axis(first) if first is not None else None
 
 
 def _axis(one: stored.Axis) -> ForecastRow:

@@ -16,6 +16,7 @@ from relays.core.coverage import Coverage
 from relays.core.vocabulary import Category, Token, token
 from relays.models import LIVE_STATES, Boundary, Call, Fact, Leg, LegState, Relay, ResetTransaction, Tombstone
 from relays.reports import seed
+from relays.reports.figures import whole
 from relays.reports.made import FACTS, ProgressGroup, progress_groups, words
 
 SHOWN = 50
@@ -377,4 +378,4 @@ def _plain(value: Any) -> str:
         return ", ".join(f"{key} {_plain(part)}" for key, part in value.items()) or "none"
     if isinstance(value, Sequence) and not isinstance(value, str):
         return words(list(value)) or "none"
-    return str(value)
+    return whole(value) if isinstance(value, int) else str(value)

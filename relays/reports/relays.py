@@ -262,13 +262,14 @@ def _matching(query: Query) -> QuerySet[Relay]:
 def _found_by(text: str) -> Q:
     """Relays by id, objective, repository, branch; by a commit that one of their legs made or ended at, or that they
 
-    started from; by a token that a leg ended or was held with, or a gate asked by.
+    started from; by the digest of their objective; by a token that a leg ended or was held with, or a gate asked by.
     """
     found = Q(id__icontains=text) | Q(objective__icontains=text) | Q(repo__icontains=text) | Q(branch__icontains=text)
     if sha := sha_of(text):
         made = Counted.objects.filter(kind=Counted.Kind.COMMIT, value__gte=sha, value__lt=f"{sha}g")
         ended = Leg.objects.filter(end_sha__gte=sha, end_sha__lt=f"{sha}g")
         found |= Q(pk__in=made.values("relay_id")) | Q(pk__in=ended.values("relay_id")) | Q(start_sha__startswith=sha)
+        found |= Q(objective_digest__startswith=sha)
     if tokens := tokens_of(text):
         legs = Leg.objects.filter(Q(reason__in=tokens) | Q(hold__in=tokens))
         gates = GateEpisode.objects.filter(token__in=tokens)

@@ -194,12 +194,15 @@ def has_model(name: str) -> Q:
     return Q(model_text__contains=json.dumps(name)) | Q(model_text__contains=json.dumps(name, ensure_ascii=False))
 
 
+def found_by(text: str) -> Q:
+    """Sessions by id, folder or branch."""
+    return Q(sid__icontains=text) | Q(cwd__icontains=text) | Q(branch__icontains=text)
+
+
 def _matching(query: Query) -> QuerySet[Session]:
     found = Session.objects.all()
     if query.text:
-        found = found.filter(
-            Q(sid__icontains=query.text) | Q(cwd__icontains=query.text) | Q(branch__icontains=query.text)
-        )
+        found = found.filter(found_by(query.text))
     if query.agent:
         found = found.filter(agent=query.agent)
     if query.repo:

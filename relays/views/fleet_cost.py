@@ -14,8 +14,8 @@ from django.views.decorators.http import require_safe
 
 from relays import access
 from relays.charts import fleet_cost as chart
+from relays.reports import fleet_ahead, fleet_csv, fleet_side
 from relays.reports import fleet_cost as report
-from relays.reports import fleet_csv, fleet_side
 from relays.reports.fleet_query import Query, clean_query, fleet_day
 from relays.reports.roles import READ
 from relays.views.csvfile import csv_response
@@ -68,6 +68,8 @@ def _body(query: Query) -> dict[str, object]:
         "chart": _chart(page.days) if any(row.day and row.all.units for row in page.days) else None,
         "legend": chart.models_of(page.days),
         "parked": fleet_side.parked(query, now),
+        "envelopes": fleet_ahead.envelopes(query),
+        "ways": fleet_ahead.other_ways(query),
         "months": months,
         "warnings": [row for row in months if row.warns and row.month == today.replace(day=1)],
         "belief": fleet_side.belief(),

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 
 from relays import access
 from relays.models import RelayStatus
+from relays.reports import elsewhere
 from relays.reports import relays as report
 from relays.reports.roles import READ, rights_of
 from relays.views.parts import part_response
@@ -32,6 +33,7 @@ def _context(query: report.Query) -> dict[str, object]:
     page = report.relays_page(query)
     return {
         "page": page,
+        "elsewhere": elsewhere.elsewhere(query.text if page.page == 1 else ""),
         "statuses": RelayStatus.values,
         "tokens": report.TOKENS,
         "heads": _heads(query),

@@ -16,7 +16,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from relays.models import CostState, DayCost, LearnedParameter, OwnerMonth
-from tests.cost_builders import make_backtest, make_budget, make_comparison, make_day
+from tests.cost_builders import baseline, make_backtest, make_budget, make_comparison, make_day
 from tests.session_builders import make_session
 from tests.web_builders import make_gate, make_leg, make_relay, make_user
 
@@ -132,6 +132,46 @@ def test_saved_and_lost_are_told_apart_and_a_loss_is_said(client_of: ClientOf) -
     page = text(client_of("manager"), "/cost/")
     assert "lost against compaction" in page and "1 cheaper, 1 dearer, 1 not yet" in page
     assert "lost $8.00" in page and "12 units" in page and "$0.50" in page
+
+
+def test_the_fleet_says_which_envelope_is_spent_first(client_of: ClientOf) -> None:
+    axis = {"axis": "legs", "limit": "20", "used": "11", "per_leg": "1", "legs_left": 9, "progress_left": 30}
+    money_axis = {"axis": "spend", "limit": "20", "used": "16", "per_leg": "2", "legs_left": 2, "progress_left": 7}
+    for name, forecast, status in (
+        ("Far from it", [{**axis, "legs_left": 15}], "running"), ("Nearly spent", [axis, money_axis], "parked"),
+        ("Ended already", [{**axis, "legs_left": 1}], "done"), ("Without a limit", [], "running"),
+    ):  # fmt: skip
+        relay = make_relay(objective=name, status=status, owner=make_user(name.split()[0].lower(), "operator"))
+        make_day(make_leg(relay, 0, resident=[1], reason="RELAY_ROTATED"))
+        make_comparison(relay, forecast=forecast)
+    client = client_of("manager")
+    panel = text(client, "/cost/").partition('id="envelopes"')[2].partition("</section>")[0]
+    assert panel.index("Nearly spent") < panel.index("Far from it") and "Ended already" not in panel
+    assert "$16.00" in panel and "of $20.00" in panel and "about 7 units" in panel
+    assert "Of 1 more nothing can be said yet." in panel
+    rows = table(client, "envelopes")
+    assert [row[1] for row in rows[1:]] == ["Nearly spent", "Far from it"] and rows[1][2:6] == [
+        "money", "$16.00", "$20.00", "2",
+    ]  # fmt: skip
+    assert [row[1] for row in table(client, "envelopes", "owner=far")[1:]] == ["Far from it"]
+    assert len(table(client, "envelopes", "kind=session")) == 1
+
+
+def test_the_fleet_is_held_against_every_other_way_to_carry_its_work(client_of: ClientOf) -> None:
+    client = client_of("manager")
+    make_day(make_session())
+    assert "No relay of this time whose calls all have a price is compared." in text(client, "/cost/")
+    for values in ({}, {"baselines": [baseline("none", "14.60", exceeded_at=40)]}, {"observed": {"cost": None}}):
+        relay = make_relay()
+        make_day(make_leg(relay, 0, resident=[1], reason="RELAY_ROTATED"))
+        make_comparison(relay, **values)
+    other = {row[0]: row[1:] for row in table(client, "ways")}
+    own = Decimal("8.25")
+    assert [Decimal(one) for one in other["sliding_window"][2:5]] == [Decimal("7.10"), own, Decimal("-1.15")]
+    assert other["none"][:2] == ["1", "1"] and Decimal(other["none"][4]) == Decimal("14.60") - own
+    panel = text(client, "/cost/").partition('id="ways"')[2].partition("</section>")[0]
+    assert "1 would not finish" in panel and "−$1.15" in panel and "SIMULATED" in panel
+    assert len(table(client, "ways", "owner=nobody")) == 1
 
 
 def test_tables_as_csv_are_whole_whatever_the_page_shows(client_of: ClientOf) -> None:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from django.db import connection
@@ -13,6 +14,8 @@ from django.utils import timezone
 
 from relays.models import Counted, GateState, Leg, Relay, RelayStatus
 from relays.reports.relays import SEARCHED, clean_query, relays_page, tokens_of
+from tests.report_builders import Story
+from tests.session_builders import make_session
 from tests.web_builders import bump, make_fleet, make_gate, make_leg, make_relay, make_user
 
 pytestmark = pytest.mark.django_db
@@ -129,7 +132,8 @@ def test_ten_thousand_relays_are_searched_and_sorted_quickly(client_of: ClientOf
         with CaptureQueriesContext(connection) as seen:
             assert client.get(f"/relays/{look}").status_code == 200
         assert time.monotonic() - started < 3.5, look
-        counts.add(len(seen) - (2 if look.startswith(f"?q={rows[0][0]:040x}") else 0))
+        # a search asks for sessions too; one by SHA for batons, and which leg made or ended at it
+        counts.add(len(seen) - ("?q=" in look) - 3 * look.startswith(f"?q={rows[0][0]:040x}"))
     assert len(counts) == 1, counts
 
 
@@ -224,3 +228,45 @@ def test_a_relay_that_vanishes_between_two_looks_is_gone_from_the_list(client_of
     bump("relays")
     page = client.get("/relays/?part=list").content.decode()
     assert "Goes" not in page and keep.pk in page
+
+
+def test_a_search_finds_gates_sessions_and_batons_too(client_of: ClientOf, tmp_path: Path) -> None:
+    story = Story(tmp_path / "repo")
+    story.leg(turns=2)
+    gate = story.park()
+    baton = story.relay.batons.get(current=True)
+    session = make_session(cwd="/srv/acme/orders")
+    for n in range(6):
+        make_session(sid=f"many-{n}")
+    client = client_of("manager")
+
+    def found(text: str) -> str:
+        page = client.get("/relays/", {"q": text}).content.decode()
+        return page.partition('id="elsewhere"')[2].partition("</div>")[0]
+
+    for text in (f"gate {gate.pk}", f"#{gate.pk}", f" Gate #{gate.pk}", str(gate.pk)):
+        assert f'href="/gates/{gate.pk}/"' in found(text), text
+    assert f'href="/relays/{story.relay.pk}/batons/0/?baton={baton.pk}"' in found(baton.digest[:9])
+    assert f'href="/sessions/{session.pk}/"' in found(session.sid[:10])
+    assert f'href="/sessions/{session.pk}/"' in found("acme/orders")
+    assert "2 more sessions" not in found("many-") and "1 more session<" in found("many-")
+    for text in ("", "nothing of the kind", "gate 999999", "gate x", "99999999999999999999", "%", "\0"):
+        assert not found(text), text
+    assert ids(q=story.relay.objective_digest[:10]) == [story.relay.pk]
+
+
+def test_what_is_found_elsewhere_costs_four_queries_at_most(client_of: ClientOf) -> None:
+    make_relay()
+    client = client_of("manager")
+
+    def queries(text: str) -> int:
+        with CaptureQueriesContext(
+            connection,
+        ) as seen:
+            client.get("/relays/", {"q": text})
+        return len(seen)
+
+    bare = queries("zzzz")
+    for n in range(7):
+        make_session(sid=f"abcdef0123-{n}")
+    assert queries("abcdef0123") <= bare + 3
