@@ -22,6 +22,7 @@ def choose(
     zone: str | None = None,
     numbers: str | None = None,
     theme: str | None = None,
+    keys: str | None = None,
 ) -> report.Chosen:
     """Keep what is given, leave the rest as it is. Raises Usage for a word that is no choice, NotPermitted."""
     need(actor, "read", _("layout"))
@@ -32,6 +33,7 @@ def choose(
         ("zone", _("time zone"), zone, ("", "UTC", *report.zones())),
         ("numbers", _("numbers"), numbers, STYLES),
         ("theme", _("colours"), theme, report.THEMES),
+        ("keys", _("keys"), keys, report.KEYS),
     ]
     for _field, what, word, known in given:
         if word is not None:

@@ -15,6 +15,7 @@ class Layout(models.Model):
     zone = models.CharField(max_length=64, default="", blank=True)  # "" = the browser's
     numbers = models.CharField(max_length=8, default="", blank=True)  # "" = as the language writes them
     theme = models.CharField(max_length=8, default="", blank=True)  # light, dark, "" = the system's
+    keys = models.CharField(max_length=8, default="on")  # on, off: shortcuts of one character
     hints_done = models.BooleanField(default=False)  # read or skipped; they are never shown again
 
     def __str__(self) -> str:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 DENSITIES = {"roomy": _("roomy"), "compact": _("compact: more rows on a screen")}
 THEMES = {"": _("as the system"), "light": _("light"), "dark": _("dark")}
+#: WCAG 2.1.4: shortcuts of one character can be switched off, for who dictates or hits keys unawares
+KEYS = {"on": _("j k / ? move, search and help"), "off": _("no key by itself does anything")}
 #: panels beside a relay's graph -> what they are called
 PANELS = {
     "verdicts": _("Verdicts"),
@@ -39,6 +41,7 @@ class Chosen:
     zone: str = ""
     numbers: str = ""
     theme: str = ""
+    keys: str = "on"
     hints_done: bool = False
 
 
@@ -66,5 +69,6 @@ def of(user: "User | AnonymousUser") -> Chosen:
         row.zone if row.zone in zones() or row.zone == "UTC" else "",
         row.numbers if row.numbers in STYLES else "",
         row.theme if row.theme in THEMES else "",
+        row.keys if row.keys in KEYS else "on",
         row.hints_done,
     )

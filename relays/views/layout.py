@@ -18,7 +18,7 @@ from relays.reports.roles import READ
 from relays.views import viewer
 from relays.views.relay import actor_of
 
-FIELDS = ("density", "first_tab", "language", "zone", "numbers", "theme")
+FIELDS = ("density", "first_tab", "language", "zone", "numbers", "theme", "keys")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -44,6 +44,7 @@ def layout(request: HttpRequest) -> HttpResponse:
         "zones": report.zones(),
         "styles": figures.STYLES,
         "themes": report.THEMES,
+        "keys": report.KEYS,
         "chosen": report.of(request.user),
     }
     return render(request, "relays/layout/page.html", context)

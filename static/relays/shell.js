@@ -59,9 +59,11 @@
   times(document);
   document.addEventListener('htmx:afterSettle', function () { times(document); marked(); });
 
-  /* ---- open menus close when one presses elsewhere ---- */
-  document.addEventListener('click', function (event) {
-    all('details.menu[open]').forEach(function (menu) { if (!menu.contains(event.target)) menu.open = false; });
+  /* ---- open menus close when one presses elsewhere, or the focus goes there: they never lie over what has it ---- */
+  ['click', 'focusin'].forEach(function (what) {
+    document.addEventListener(what, function (event) {
+      all('details.menu[open]').forEach(function (menu) { if (!menu.contains(event.target)) menu.open = false; });
+    });
   });
 
   /* ---- keys: j k Enter / ? ; everything they do a link or a field does too ---- */
@@ -94,8 +96,16 @@
   document.addEventListener('keydown', function (event) {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     var field = event.target.closest('input, textarea, select, [contenteditable]');
-    if (event.key === 'Escape') { if (field) field.blur(); all('details.menu[open]').forEach(function (menu) { menu.open = false; }); return; }
-    if (field || (keys && keys.open)) return;
+    if (event.key === 'Escape') {
+      if (field) field.blur();
+      all('details.menu[open]').forEach(function (menu) {
+        var inside = menu.contains(event.target);
+        menu.open = false;
+        if (inside) menu.querySelector('summary').focus();   // the focus does not get lost with what held it
+      });
+      return;
+    }
+    if (field || (keys && keys.open) || body.dataset.keys === 'off') return;
     if (event.key === 'j' || event.key === 'k') { move(event.key === 'j' ? 1 : -1); }
     else if (event.key === 'Enter') {
       if (event.target.closest('a, button, summary, [tabindex="0"]')) return;

@@ -5,7 +5,7 @@
   if (!tip) return;
   function told(element) {
     if (element.title) { element.dataset.tip = element.title; element.removeAttribute('title'); }
-    return element.dataset.tip || '';
+    return element.dataset.tip || element.dataset.source || '';
   }
   function show(element) {
     clearTimeout(late);
@@ -27,7 +27,7 @@
     tip.hidden = true;
   }
   function soon() { clearTimeout(late); late = setTimeout(hide, 200); }
-  function of(event) { return event.target.closest && event.target.closest('[title], [data-tip]'); }
+  function of(event) { return event.target.closest && event.target.closest('[title], [data-tip], [data-source]'); }
   document.addEventListener('mouseover', function (event) {
     if (tip.contains(event.target)) { clearTimeout(late); return; }
     var element = of(event);

@@ -53,6 +53,22 @@ def test_a_word_that_is_no_choice_is_refused(client_of: ClientOf, fields: dict[s
     assert not Layout.objects.exists()
 
 
+def test_keys_of_one_character_can_be_switched_off(client_of: ClientOf) -> None:
+    """WCAG 2.1.4; other choices are left alone, and what no key does is not promised in the foot."""
+    client = client_of("operator")
+    assert (
+        'data-keys="on"' in body(client) and "<kbd>j</kbd>" in client.get("/").content.decode().partition("<footer")[2]
+    )
+    client.post("/layout/", {"density": "compact", "keys": "off"})
+    assert 'data-keys="off"' in body(client) and 'data-density="compact"' in body(client)
+    assert "<kbd>" not in client.get("/").content.decode().partition("<footer")[2].partition("</footer>")[0]
+    client.post("/layout/", {"keys": "loud"})
+    client.post("/layout/", {"density": "roomy"})
+    assert Layout.objects.get().keys == "off"
+    client.post("/layout/", {"keys": "on"})
+    assert 'data-keys="on"' in body(client)
+
+
 def test_who_has_no_role_may_not_and_a_stored_word_of_before_counts_as_the_default(client_of: ClientOf) -> None:
     assert client_of().get("/layout/").status_code == 403
     client = client_of("manager")
