@@ -38,7 +38,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "servestatic.middleware.ServeStaticMiddleware",
+    "relaysite.assets.Middleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "relays.views.viewer.middleware",
@@ -100,6 +100,10 @@ except (ZoneInfoNotFoundError, ValueError, OSError) as error:
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = RELAY_VAR / "static"
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "relaysite.assets.Storage"},
+}
 SERVESTATIC_USE_FINDERS = True
 SERVESTATIC_MAX_AGE = 300
 
