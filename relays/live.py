@@ -11,7 +11,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -33,6 +33,7 @@ POLL = 0.25  # seconds between two looks at the change number
 KEEP_ALIVE = 15.0  # seconds between two signs of life, and between two looks at the viewer's sign-in
 RETRY = 2000  # milliseconds a browser waits before it connects again
 CAP = 8  # streams of one user
+SHOWN = 160  # regions of one user, over all of their streams
 
 MOST_BUSY = 3  # rests this many times as long as it rendered: a quarter of a core at most
 TOGETHER = 0.15  # seconds that a region waits for those that are rendered behind it
@@ -76,9 +77,11 @@ class Look:
 
 @dataclass(eq=False)
 class Listener:
-    """One open page: its topics, and what it has not been told yet (newest wins, topics merged: never a backlog).
+    """One stream: its topics, and what it has not been told yet (newest wins, topics merged: never a backlog).
 
-    `regions`: addresses of what it shows; `shown`: the ETag of what it was given last; `news`: what it is to be given.
+    `regions`: addresses of what its pages show; `due`: those that they are given whatever changed; `shown`: the ETag of
+    what it was given last; `news`: what it is to be given. `since`: the change number up to which another stream told
+    all of it, until what was missed is told; `number`: up to which this one did.
     """
 
     user_id: int
@@ -87,7 +90,9 @@ class Listener:
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     regions: tuple[str, ...] = ()
     look: Look | None = None
-    fresh: bool = True
+    due: set[str] = field(default_factory=set)
+    since: int | None = None
+    number: int | None = None
     shown: dict[str, str] = field(default_factory=dict)
     news: dict[str, bytes] = field(default_factory=dict)
 
@@ -134,12 +139,23 @@ class Hub:
         return await asyncio.get_running_loop().run_in_executor(self.thread, function, *args)
 
     def join(
-        self, user_id: int, topics: frozenset[str], regions: Sequence[str] = (), look: Look | None = None
+        self,
+        user_id: int,
+        topics: frozenset[str],
+        regions: Sequence[str] = (),
+        look: Look | None = None,
+        kept: Sequence[str] = (),
+        since: int | None = None,
     ) -> Listener:
-        """A new listener, which is given all of its regions soon; raises TooManyListeners at the cap."""
-        if sum(one.user_id == user_id for one in self.listeners) >= CAP:
+        """A new listener, which is given its `regions` soon, and those of `kept` that changed after the number `since`;
+        raises TooManyListeners at the cap. Regions above `SHOWN` are left out, and their pages ask for them."""
+        others = [one for one in self.listeners if one.user_id == user_id]
+        if len(others) >= CAP:
             raise TooManyListeners
-        listener = Listener(user_id, topics, regions=tuple(regions) if look else (), look=look)
+        room = max(0, SHOWN - sum(len(one.regions) for one in others)) if look else 0
+        given = tuple(dict.fromkeys([*regions, *kept]))[:room]
+        due = set(regions if since is not None else given).intersection(given)
+        listener = Listener(user_id, topics, regions=given, look=look, due=due, since=since)
         self.listeners.add(listener)
         self.joined.set()
         if self.task is None or self.task.done():
@@ -167,24 +183,50 @@ class Hub:
                 log.warning("live: the change number could not be read (%s); trying again in 2 s", error)
                 await asyncio.sleep(2)
                 continue
-            took = await self._render(topics)
-            for listener in tuple(self.listeners):
-                listener.tell(topics)
+            took = await self._pass(number, topics)
             self.joined.clear()
             with contextlib.suppress(TimeoutError):  # a page that opens meanwhile is given its regions at once
                 await asyncio.wait_for(self.joined.wait(), max(self.poll, MOST_BUSY * took))
 
-    async def _render(self, topics: frozenset[str]) -> float:
-        """Render what changed, once for all pages that look at it in the same way, and give it to each of them; the
-        processor seconds that it took."""
+    async def _pass(self, number: int, topics: frozenset[str]) -> float:
+        """Tell everybody what changed up to `number`, the regions first; the processor seconds that it took."""
+        listeners = tuple(self.listeners)
+        missed = await self._missed(listeners, number)
+        news = {listener: topics | missed if listener.since is not None else topics for listener in listeners}
+        took = await self._render(news)
+        for listener in listeners:
+            listener.since, listener.number = None, number
+            listener.tell(news[listener])
+        return took
+
+    async def _missed(self, listeners: Sequence[Listener], number: int) -> frozenset[str]:
+        """What changed since the streams before those that have just joined; one query, whatever their number."""
+        since = [one.since for one in listeners if one.since is not None]
+        if not since:
+            return frozenset()
+        if max(since) > number:  # of another database: nothing is known
+            for listener in listeners:
+                if listener.since is not None:
+                    listener.due.update(listener.regions)
+            return frozenset().union(*(one.topics for one in listeners if one.since is not None))
+        try:
+            _, missed = await self.ask(_guarded, self.read, min(since))
+        except DatabaseError as error:
+            log.warning("live: what was missed could not be read (%s); all of it is told", error)
+            return frozenset().union(*(one.topics for one in listeners if one.since is not None))
+        return frozenset(missed)
+
+    async def _render(self, news: Mapping[Listener, frozenset[str]]) -> float:
+        """Render what changed for each, once for all pages that look at it in the same way, and give it to each of
+        them; the processor seconds that it took."""
         wanted: dict[tuple[str, tuple[object, ...]], list[Listener]] = {}
-        for listener in self.listeners:
-            if listener.look is not None and (listener.fresh or topics & listener.topics):
+        for listener, topics in news.items():
+            if listener.look is not None and (listener.due or topics & listener.topics):
                 for region in listener.regions:
                     depends = self.depends.get(region)
-                    if listener.fresh or depends is None or depends & topics:
+                    if region in listener.due or (topics & listener.topics if depends is None else depends & topics):
                         wanted.setdefault((region, listener.look.manner), []).append(listener)
-                listener.fresh = False
+                listener.due.clear()
         took = 0.0
         loop = asyncio.get_running_loop()
         since, ready = loop.time(), list[tuple[Listener, str, Made]]()
@@ -279,10 +321,13 @@ def line(event: str, **data: object) -> bytes:
     return f"event: {event}\ndata: {json.dumps(data)}\n\n".encode()
 
 
-async def stream(listener: Listener, at: Hub, viewer: Viewer, keep_alive: float = KEEP_ALIVE) -> AsyncIterator[bytes]:
-    """The body of one page's stream until the viewer leaves or may not look any more."""
+async def stream(
+    listener: Listener, at: Hub, viewer: Viewer, keep_alive: float = KEEP_ALIVE, build: str = ""
+) -> AsyncIterator[bytes]:
+    """The body of one stream until the viewer leaves or may not look any more. `build` tells a page that stayed open
+    across an upgrade that another version runs; `number` is what the next stream goes on from."""
     try:
-        yield f"retry: {RETRY}\n\n".encode() + line("hello")
+        yield f"retry: {RETRY}\n\n".encode() + line("hello", build=build, regions=listener.regions)
         loop = asyncio.get_running_loop()
         check_at = loop.time() + keep_alive
         while True:
@@ -295,11 +340,11 @@ async def stream(listener: Listener, at: Hub, viewer: Viewer, keep_alive: float 
                     return
                 check_at = loop.time() + keep_alive
                 # a comment keeps proxies awake; scripts cannot see it, so the page gets an event too
-                yield b": keep-alive\n" + line("alive")
+                yield b": keep-alive\n" + line("alive", number=listener.number)
             if not listener.woken.is_set():
                 continue
             topics = listener.take()
             # the regions first: who hears of a change asks only for what it was not given
-            yield listener.take_regions() + (line("change", topics=topics) if topics else b"")
+            yield listener.take_regions() + line("change", topics=topics, number=listener.number)
     finally:
         at.leave(listener)

@@ -1,5 +1,10 @@
 """`/live/?topics=inbox,relay:ID&r=/relays/ID/?part=head`: which of the asked topics changed, and what the regions `r`
-of the page show then, as server-sent events."""
+of the pages show then, as server-sent events.
+
+One stream serves all windows of a browser. When another window opens, the next stream takes the place of this one:
+`since` is the change number up to which this one told everything, and `k` the regions that are shown already, which are
+given again only where they changed after it.
+"""
 
 import json
 import re
@@ -19,10 +24,12 @@ from relays import access
 from relays.live import CAP, Look, Made, TooManyListeners, Viewer, hub, stream
 from relays.reports.roles import READ
 from relays.views import viewer as reading
+from relays.views.parts import whole_number
 from relays.views.visible import only_visible
+from relaysite.assets import build
 
-MOST_TOPICS = 20
-MOST_REGIONS = 16
+MOST_TOPICS = 60
+MOST_REGIONS = 96
 REGION = 400  # characters of its address
 #: pages that have regions. All others would be made whole, in the one thread that serves everybody's regions
 PAGES = frozenset(
@@ -63,10 +70,10 @@ def viewer_of(request: HttpRequest) -> Viewer:
     )
 
 
-def asked_regions(request: HttpRequest) -> tuple[str, ...]:
+def asked_regions(request: HttpRequest, name: str = "r") -> tuple[str, ...]:
     """The addresses in `r` that are parts of our pages; what is none is left out, and the page asks for it itself."""
     found = []
-    for address in dict.fromkeys(request.GET.getlist("r")[:MOST_REGIONS]):
+    for address in dict.fromkeys(request.GET.getlist(name)[:MOST_REGIONS]):
         parts = urlsplit(address) if len(address) <= REGION else None
         if parts is None or parts.scheme or parts.netloc:
             continue
@@ -116,27 +123,35 @@ def region_event(address: str, response: HttpResponseBase) -> bytes:
     return b"event: region\ndata: " + json.dumps(told, ensure_ascii=False).encode() + b"\n\n"
 
 
-def _asked(request: HttpRequest) -> tuple[Viewer, frozenset[str], Sequence[str], Look]:
-    who = viewer_of(request)
-    return who, asked_topics(request), asked_regions(request), look_of(request, who)
+def asked_since(request: HttpRequest) -> int | None:
+    """The change number that the stream before this one ended with; None for none, or what is no number."""
+    return whole_number(request.GET.get("since", ""))
+
+
+def _asked(
+    request: HttpRequest,
+) -> tuple[Viewer, frozenset[str], tuple[Sequence[str], Look, Sequence[str], int | None]]:
+    who, topics = viewer_of(request), asked_topics(request)
+    shown, kept = asked_regions(request), asked_regions(request, "k")
+    return who, topics, (shown, look_of(request, who), kept, asked_since(request))
 
 
 @require_GET
 async def live(request: HttpRequest) -> HttpResponseBase:
     """204 where streams are not served (no ASGI): the page polls; 429 above the cap of streams of one user."""
-    viewer, topics, regions, look = await sync_to_async(_asked)(request)
+    viewer, topics, how = await sync_to_async(_asked)(request)
     if not isinstance(request, ASGIRequest):
         return HttpResponse(status=204)
     at = hub()
     try:
-        listener = at.join(viewer.user_id, topics, regions, look)
+        listener = at.join(viewer.user_id, topics, *how)
     except TooManyListeners:
         return HttpResponse(
-            f"{CAP} live pages of this user are open already; this page polls.",
+            f"{CAP} browsers of this user are live already; this one polls.",
             status=429,
             headers={"Retry-After": "15"},
         )
-    response = StreamingHttpResponse(stream(listener, at, viewer), content_type="text/event-stream")
+    response = StreamingHttpResponse(stream(listener, at, viewer, build=build()), content_type="text/event-stream")
     response["Cache-Control"] = "no-cache, no-transform"
     response["X-Accel-Buffering"] = "no"
     return response

@@ -17,6 +17,7 @@ from django.template.loader import render_to_string
 from relays.models import Topic
 from relays.reports.roles import rights_of
 from relays.views import viewer
+from relaysite.assets import build as build_here
 
 KEPT = 200  # regions
 AGES = 10  # seconds after which a region is rendered again without a change, because ages in it have moved
@@ -94,5 +95,6 @@ def part_response(
         response = HttpResponse(rendered.html)
     response["ETag"] = rendered.etag
     response["Cache-Control"] = "private, no-cache"
+    response["Relaysite-Build"] = build_here()
     response.topics = frozenset(topics)  # type: ignore[attr-defined]  # what a live page gives it again for
     return response

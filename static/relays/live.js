@@ -5,11 +5,11 @@
 (function () {
   'use strict';
   var body = document.body, sign = document.querySelector('.live');
-  if (!body.dataset.live || !window.EventSource || !window.htmx || !sign) return;
+  if (!body.dataset.live || !window.EventSource || !window.MessageChannel || !window.htmx || !sign) return;
   var topics = body.dataset.topics.split(/\s+/).filter(Boolean);
   var word = sign.querySelector('[data-live-word]'), clock = sign.querySelector('[data-live-clock]');
-  var POLL = 5000, SILENT = 40000;          // the server says something each 15 s
-  var source = null, lastData = new Date(), lastHeard = Date.now(), lost = false, poll = 0, again = 0, aside = 0, slow = 0;
+  var POLL = 5000, SILENT = 25000;          // whoever holds the stream answers each 10 s
+  var lastData = new Date(), lastHeard = Date.now(), lost = false, ended = false, poll = 0, aside = 0, slow = 0;
   var two = function (n) { return (n < 10 ? '0' : '') + n; };
   var there = body.dataset.zone === 'chosen' ? { timeZone: body.dataset.zoneName, hourCycle: 'h23' } : null;
   var hms = function (d) { return there ? d.toLocaleTimeString('en-GB', there) : two(d.getHours()) + ':' + two(d.getMinutes()) + ':' + two(d.getSeconds()); };
@@ -45,9 +45,8 @@
     return list.filter(function (one, n) { return one && list.indexOf(one) === n; }).slice(0, 16);
   }
   function data(one) { return one.dataset.region || one.dataset.tail || one.dataset.src; }
-  window.rsPushed = function (address) { return !lost && source !== null && pushed.indexOf(address) >= 0; };
-  function put(event) {
-    var told = JSON.parse(event.data);
+  window.rsPushed = function (address) { return !lost && joined && pushed.indexOf(address) >= 0; };
+  function put(told) {
     up();
     if (pushed.indexOf(told.region) < 0) pushed.push(told.region);
     if (told.type.indexOf('json') >= 0) {
@@ -72,7 +71,7 @@
   var regions = 0;
   function changed() {
     clearTimeout(regions);
-    regions = setTimeout(function () { if (source && shown().join(' ') !== asked) listen(); }, 250);
+    regions = setTimeout(function () { if (shown().join(' ') !== asked) listen(); }, 250);
   }
   body.addEventListener('rs-regions', changed);
   document.addEventListener('htmx:afterSettle', changed);
@@ -97,7 +96,9 @@
   document.addEventListener('htmx:afterRequest', function (event) {
     var xhr = event.detail.xhr;
     if (!xhr || !xhr.status) return;
-    if (xhr.status < 400) { lastData = new Date(); show(); }
+    if (xhr.status < 400) { lastData = new Date(); if (!ended) show(); }
+    var build = xhr.getResponseHeader('Relaysite-Build');
+    if (build) body.dispatchEvent(new CustomEvent('rs-build', { detail: build }));
     var tag = xhr.status === 200 && xhr.getResponseHeader('ETag'), region = document.getElementById(event.detail.elt.id);
     if (tag && region) region.dataset.etag = tag;
     if (xhr.status === 401 || xhr.status === 403 || (xhr.responseURL && xhr.responseURL.indexOf('/sign-in/') > 0)) stop(sign.dataset.out);
@@ -135,45 +136,79 @@
     if (!poll) poll = setInterval(function () { show(); if (!document.hidden) fire(topics); }, POLL);
   }
   function up() {
-    lastHeard = Date.now();
     if (poll) { clearInterval(poll); poll = 0; }
     lost = false;
     lastData = new Date();
     show();
   }
-  function stop(text) { if (source) source.close(); source = null; clearInterval(poll); clearInterval(tick); clearInterval(slow); clearTimeout(again); sign.hidden = false; sign.dataset.state = 'lost'; clock.textContent = ''; say(text); }
+  function stop(text) { ended = true; leave(); clearInterval(poll); clearInterval(tick); clearInterval(slow); clearTimeout(aside); sign.hidden = false; sign.dataset.state = 'lost'; clock.textContent = ''; say(text); }
 
+  /* ---- the stream is one for all windows of this browser (stream.js): they say what they show and hear of that ---- */
+  var AGAIN = 10000, port = null, answered = false, told = 0, joined = false;
+  function connect() {
+    var script = document.querySelector('script[data-stream]'), worker = null;
+    leave();
+    answered = false;
+    lastHeard = Date.now();
+    try { worker = window.SharedWorker ? new SharedWorker(script.src, { name: 'relaysite-live' }) : null; } catch (_) { worker = null; }
+    if (!worker) { alone(); return; }
+    var mine = port = worker.port;
+    worker.onerror = function () { if (port === mine && !answered) alone(); };
+    setTimeout(worker.onerror, 5000);
+    attend(mine);
+  }
+  function alone() {                        // no worker here, or none that answers: a stream of this window's own
+    leave();
+    var channel = new MessageChannel();
+    window.rsStream(channel.port1);
+    attend(port = channel.port2);
+  }
+  function attend(mine) {
+    mine.onmessage = function (event) {
+      if (port !== mine) return;
+      answered = true;
+      lastHeard = Date.now();
+      hear[event.data.event](event.data.data);
+    };
+    listen();
+  }
   function listen() {
-    if (source) source.close();
+    if (!port) return;
     var list = shown();
     asked = list.join(' ');
-    pushed = [];
-    source = new EventSource(body.dataset.live + '?topics=' + encodeURIComponent(topics.join(',')) + list.map(function (one) { return '&r=' + encodeURIComponent(one); }).join(''));
-    source.addEventListener('hello', function () { up(); setTimeout(function () { fire(topics); }, 1000); });   // what it does not hand over may have changed before
-    source.addEventListener('region', put);
-    source.addEventListener('alive', up);
-    source.addEventListener('change', function (event) { up(); fire(JSON.parse(event.data).topics); });
-    source.addEventListener('bye', function (event) { stop(JSON.parse(event.data).why); });
-    source.onerror = function () {
-      down();
-      if (source && source.readyState === EventSource.CLOSED) {   // refused for good: polling stays, and a slow new try
-        clearTimeout(again);
-        again = setTimeout(listen, 15000 + Math.random() * 5000);
-      }
-    };
+    told = Date.now();
+    port.postMessage({ live: body.dataset.live, topics: topics, regions: list });
   }
+  function leave() { if (port) { port.postMessage({ gone: true }); port.onmessage = null; port.close(); } port = null; joined = false; pushed = []; }
+  var hear = {
+    hello: function (data) {
+      joined = true;
+      pushed = pushed.filter(function (one) { return data.regions.indexOf(one) >= 0; });
+      up();
+      body.dispatchEvent(new CustomEvent('rs-build', { detail: data.build }));
+      if (data.fresh) setTimeout(function () { fire(topics); }, 1000);   // what it does not hand over may have changed before
+    },
+    region: put,
+    alive: up,
+    change: function (data) { up(); fire(data.topics); },
+    bye: function (data) { stop(data.why); },
+    down: down,
+    here: function (data) { if (data.up && joined && lost) up(); }
+  };
   var tick = setInterval(function () {
-    if (source && Date.now() - lastHeard > SILENT) { lastHeard = Date.now(); down(); listen(); }
-    else if (!lost) show();
+    var now = Date.now();
+    if (port && now - lastHeard > SILENT) { down(); connect(); }   // a machine that slept, a worker that was ended
+    else if (port && now - told >= AGAIN) listen();
+    if (!lost) show();
   }, 1000);
-  /* a browser keeps few connections to one host: a hidden page gives its stream back and asks for the count now and then */
+  /* a hidden page gives its part of the stream back and asks for the count now and then */
   document.addEventListener('visibilitychange', function () {
     clearTimeout(aside);
     if (document.hidden) {
-      aside = setTimeout(function () { if (!source) return; source.close(); source = null; clearTimeout(again); slow = setInterval(function () { fire(['inbox']); }, 30000); }, 20000);
-    } else if (slow) { clearInterval(slow); slow = 0; listen(); }
+      aside = setTimeout(function () { if (!port) return; leave(); slow = setInterval(function () { fire(['inbox']); }, 30000); }, 20000);
+    } else if (slow) { clearInterval(slow); slow = 0; connect(); }
   });
-  window.addEventListener('pagehide', function () { if (source) source.close(); });
-  window.addEventListener('pageshow', function (event) { if (event.persisted) listen(); });
-  listen();
+  window.addEventListener('pagehide', leave);
+  window.addEventListener('pageshow', function (event) { if (event.persisted && !ended && !slow) connect(); });
+  connect();
 })();

@@ -96,6 +96,11 @@ def main(port: int) -> None:
                     file.write(json.dumps({"kind": "note", "text": f"line {lines}"}) + "\n")
                     lines += 1
             raise_number([f"relay:{relay}"])
+        if "ended" in what:
+            Session.objects.filter(pk=what["ended"]).delete()
+        if "session" in what:
+            _say({"cookie": _session(user)})
+            continue
         if what.get("web") == "down":
             web.kill()
             web.wait()
@@ -104,6 +109,18 @@ def main(port: int) -> None:
         _say({"at": time.time()})
     web.kill()
     web.wait()
+
+
+def _session(user: Any) -> str:
+    """One more sign-in of the operator."""
+    from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+    from django.contrib.sessions.backends.db import SessionStore
+
+    store = SessionStore()
+    store[SESSION_KEY], store[BACKEND_SESSION_KEY] = str(user.pk), "django.contrib.auth.backends.ModelBackend"
+    store[HASH_SESSION_KEY] = user.get_session_auth_hash()
+    store.create()
+    return store.session_key or ""
 
 
 def _begin(relay: str, number: int) -> None:

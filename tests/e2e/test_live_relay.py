@@ -202,6 +202,7 @@ def test_a_lost_connection_is_said_and_what_was_missed_comes_back(page: Page, st
 
 
 def test_without_a_stream_the_page_polls(page: Page, stage: Stage) -> None:
+    page.add_init_script("delete window.SharedWorker")  # what a worker asks for is not routed
     page.route("**/live/**", lambda route: route.fulfill(status=204))
     page.goto(f"{stage.url}/relays/{stage.relay}/")
     expect(page.locator("[data-live-word]")).to_contain_text("polling", timeout=SOON)

@@ -13,8 +13,9 @@ from django.http import QueryDict
 from django.test import AsyncClient, Client
 
 from relays import live
-from relays.live import CAP, Hub, TooManyListeners, Viewer, changed_since, stream, why_not
+from relays.live import CAP, SHOWN, Hub, TooManyListeners, Viewer, changed_since, stream, why_not
 from relays.views import live_view
+from relaysite.assets import build
 from tests.web_builders import bump, make_relay, make_user
 
 ClientOf = Callable[..., Client]
@@ -202,7 +203,7 @@ async def lines(content: AsyncIterator[bytes], count: int) -> list[str]:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_change_is_heard_within_a_second_and_a_sign_out_ends_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "__defaults__", (0.5,))
+    monkeypatch.setattr(stream, "__defaults__", (0.5, ""))
 
     async def run() -> None:
         user = await sync_to_async(make_user)("", "manager")
@@ -213,11 +214,13 @@ def test_a_change_is_heard_within_a_second_and_a_sign_out_ends_the_stream(monkey
         assert answer["X-Accel-Buffering"] == "no" and "no-cache" in answer["Cache-Control"]
         content = aiter(answer.streaming_content)
         (hello,) = await lines(content, 1)
-        assert hello.startswith("retry: ") and "event: hello" in hello
+        assert hello.startswith("retry: ") and "event: hello" in hello and f'"build": "{build()}"' in hello
         await asyncio.sleep(0.3)
         await sync_to_async(bump)("relay:RLY-2", "inbox")
         (change,) = await lines(content, 1)
-        assert change.startswith("event: change") and json.loads(change.split("data: ")[1]) == {"topics": ["inbox"]}
+        assert change.startswith("event: change")
+        told = json.loads(change.split("data: ")[1])
+        assert told["topics"] == ["inbox"] and told["number"] == 1
         (alive,) = await lines(content, 1)
         assert alive.startswith(": keep-alive\n") and "event: alive" in alive
         await sync_to_async(Session.objects.all().delete)()
@@ -262,7 +265,7 @@ def test_words_that_are_no_topics_are_refused(client_of: ClientOf, topics: str) 
 
 @pytest.mark.django_db
 def test_too_many_topics_are_refused(client_of: ClientOf) -> None:
-    many = ",".join(f"relay:{n}" for n in range(21))
+    many = ",".join(f"relay:{n}" for n in range(live_view.MOST_TOPICS + 1))
     assert client_of("manager").get("/live/", {"topics": many}).status_code == 400
 
 
@@ -308,6 +311,54 @@ def test_a_region_is_rendered_once_for_all_who_look_alike_and_only_when_it_chang
         numbers.change("inbox")
         await asyncio.sleep(10 * FEW)
         assert [region for _, region in rendered] == ["/gone"], "what does not depend on a topic is not looked at"
+
+    asyncio.run(run())
+
+
+def test_a_stream_goes_on_where_the_one_before_it_ended() -> None:
+    rendered: list[str] = []
+
+    def render(region: str) -> live.Made:
+        rendered.append(region)
+        return live.Made(f"{numbers.number}", region.encode(), frozenset({region[1:]}))
+
+    numbers = Numbers()
+    look = live.Look((), render)
+
+    async def run() -> None:
+        hub = Hub(numbers.read, FEW)
+        topics = frozenset({"a", "b", "c"})
+        first = hub.join(1, topics, ("/a", "/b"), look)
+        await asyncio.sleep(10 * FEW)
+        assert (first.number, sorted(rendered)) == (7, ["/a", "/b"])
+        hub.leave(first)
+        numbers.change("b")  # nobody listens
+        rendered.clear()
+        second = hub.join(1, topics, ("/c",), look, ("/a", "/b"), first.number)
+        assert await heard(second) == ["b"], "what was missed is told"
+        assert sorted(rendered) == ["/b", "/c"], "what did not change meanwhile is not rendered again"
+        assert second.take_regions() == b"/c/b" and second.number == 8
+        rendered.clear()
+        numbers.change("a")
+        assert await heard(second) == ["a"] and rendered == ["/a"], "kept ones are followed as the others are"
+        for since in (None, 99):  # unknown, and of another database
+            rendered.clear()
+            other = hub.join(2, topics, (), look, ("/a", "/b"), since)
+            await asyncio.sleep(10 * FEW)
+            assert sorted(rendered) == ["/a", "/b"], since
+            hub.leave(other)
+
+    asyncio.run(run())
+
+
+def test_regions_of_one_user_are_capped_over_all_streams() -> None:
+    async def run() -> None:
+        hub = Hub(Numbers().read, FEW)
+        look = live.Look((), lambda region: None)
+        many = [f"/{n}" for n in range(SHOWN - 10)]
+        assert len(hub.join(1, frozenset({"a"}), many, look).regions) == SHOWN - 10
+        assert hub.join(1, frozenset({"a"}), many, look, ["/x"]).regions == tuple(many[:10])
+        assert len(hub.join(2, frozenset({"a"}), many, look).regions) == SHOWN - 10
 
     asyncio.run(run())
 
