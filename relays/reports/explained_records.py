@@ -56,6 +56,10 @@ RECORDS: dict[str, tuple[str, str]] = {
         gettext_noop("verdict"),
         gettext_noop("What records say: holds, violated, or not yet; unknown where a store did not answer."),
     ),
+    "samples": (
+        gettext_noop("n"),
+        gettext_noop("How many measured compactions or legs the value rests on."),
+    ),
     "seq": (
         gettext_noop("number"),
         gettext_noop("The place of a decision in the chain; each carries the digest of the one before."),

@@ -1,11 +1,16 @@
-/* What explains itself: a title is shown on focus as on hover, stays while one points at it, and goes with Escape. */
+/* What explains itself: a title is shown on focus as on hover, stays while one points at it, and goes with Escape. Of a
+   card's label the head of its column says the title, which stands in the page once. A finger that taps is told first;
+   where the same is tapped again, its link is followed. */
 (function () {
   'use strict';
-  var tip = document.getElementById('tip'), at = null, late = 0;
+  var tip = document.getElementById('tip'), at = null, late = 0, tapped = null;
   if (!tip) return;
   function told(element) {
     if (element.title) { element.dataset.tip = element.title; element.removeAttribute('title'); }
-    return element.dataset.tip || element.dataset.source || '';
+    if (element.dataset.tip || element.dataset.source) return element.dataset.tip || element.dataset.source;
+    var table = element.matches('a.k') && element.closest('table');
+    var head = table && table.querySelector('thead a.ex[href="' + element.getAttribute('href') + '"]');
+    return head ? told(head) : '';
   }
   function show(element) {
     clearTimeout(late);
@@ -16,7 +21,10 @@
     tip.textContent = text;
     tip.hidden = false;
     element.setAttribute('aria-describedby', 'tip');
-    var box = element.getBoundingClientRect(), own = tip.getBoundingClientRect(), edge = document.documentElement.clientWidth;
+    place();
+  }
+  function place() {
+    var box = at.getBoundingClientRect(), own = tip.getBoundingClientRect(), edge = document.documentElement.clientWidth;
     tip.style.left = Math.max(8, Math.min(box.left, edge - own.width - 8)) + 'px';
     tip.style.top = (box.bottom + 6 + own.height > window.innerHeight && box.top > own.height + 8 ? box.top - own.height - 6 : box.bottom + 6) + 'px';
   }
@@ -27,7 +35,7 @@
     tip.hidden = true;
   }
   function soon() { clearTimeout(late); late = setTimeout(hide, 200); }
-  function of(event) { return event.target.closest && event.target.closest('[title], [data-tip], [data-source]'); }
+  function of(event) { return event.target.closest && event.target.closest('[title], [data-tip], [data-source], a.k'); }
   document.addEventListener('mouseover', function (event) {
     if (tip.contains(event.target)) { clearTimeout(late); return; }
     var element = of(event);
@@ -36,5 +44,23 @@
   document.addEventListener('focusin', function (event) { var element = of(event); if (element) show(element); else hide(); });
   document.addEventListener('focusout', function () { hide(); });
   document.addEventListener('keydown', function (event) { if (event.key === 'Escape') hide(); });
-  window.addEventListener('scroll', hide, { passive: true, capture: true });
+  // a focus that brings its element into view scrolls too: what the focus is on stays told, beside where it stands now
+  window.addEventListener('scroll', function () { if (at && at === document.activeElement) place(); else hide(); }, { passive: true, capture: true });
+
+  /* ---- a finger: only what explains (it leads to the docs) is told before it is followed ---- */
+  document.addEventListener('pointerdown', function (event) {
+    var element = event.pointerType !== 'mouse' && of(event);
+    if (element && !/^\/(docs|vocabulary)\//.test(element.getAttribute('href') || '')) element = null;
+    tapped = element ? { element: element, again: at === element && !tip.hidden } : null;
+  });
+  document.addEventListener('click', function (event) {
+    if (!tapped || tapped.element !== of(event)) return;
+    var again = tapped.again, element = tapped.element, announce = document.getElementById('announce');
+    tapped = null;
+    if (again || !told(element)) return;
+    event.preventDefault();
+    show(element);
+    if (tip.dataset.again) { tip.textContent = told(element) + ' ' + tip.dataset.again; place(); }
+    if (announce) announce.textContent = told(element);
+  });
 })();

@@ -1,4 +1,4 @@
-"""`make screens`: every page in light, dark, on a phone and wide, as pictures in a folder, to be looked at."""
+"""`make screens`: every page in light, dark, on a phone (both) and wide, as pictures in a folder, to be looked at."""
 
 import argparse
 import sys
@@ -11,6 +11,7 @@ LOOKS = {
     "light": {"color_scheme": "light", "viewport": {"width": 1440, "height": 900}},
     "dark": {"color_scheme": "dark", "viewport": {"width": 1440, "height": 900}},
     "phone": {"color_scheme": "light", "viewport": {"width": 360, "height": 740}},
+    "phone-dark": {"color_scheme": "dark", "viewport": {"width": 360, "height": 740}},
     "wide": {"color_scheme": "light", "viewport": {"width": 2560, "height": 1300}},
 }
 

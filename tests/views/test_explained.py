@@ -122,10 +122,48 @@ def unexplained(html: str) -> Iterator[str]:
             plain = node.text in WORDS or (node.tag == "th" and "data" in node.classes)
             if node.text and not (told or plain or "visually-hidden" in inner_classes(node)):
                 yield f"<{node.tag}> {node.text[:80]}"
+        elif node.tag == "a" and "k" in node.classes:
+            if not is_told_by_its_head(node):
+                yield f"the label {node.attrs.get('aria-label', '')} has no head that says what it is"
+            elif node.up and not node.up.text and len([one for one in node.up.inside if isinstance(one, Node)]) == 1:
+                yield f"the label {node.attrs['aria-label']} stands over nothing"
+        elif "data-l" in node.attrs and in_cards(node):
+            head = head_of(node)
+            if node.attrs["data-l"] not in WORDS and not (head and "data" in head.classes):
+                yield f"the label {node.attrs['data-l']} is none that leads to what it means"
         elif MARKS & node.classes and not explains(node) and not any(explains(one) for one in node.walk()):
             yield f".{'.'.join(sorted(node.classes))} {node.text[:80]}"
         if node.tag in {"a", "button"} and any(one.tag in {"a", "button", "summary"} for one in node.above()):
             yield f"<{node.tag}> {node.text[:40]} stands inside another thing to press"
+
+
+def table_of(node: Node) -> Node | None:
+    return next((one for one in node.above() if one.tag == "table"), None)
+
+
+def in_cards(node: Node) -> bool:
+    """On a phone each row of its table is a card; the label of a cell stands where the head stood."""
+    table = table_of(node)
+    return table is not None and "t-cards" in table.classes
+
+
+def is_told_by_its_head(node: Node) -> bool:
+    """Once in a table stands what a column is; the labels of its cells lead where the head leads."""
+    heads = (one for one in table_of(node).walk() if one.tag == "thead") if table_of(node) else ()
+    told = [one for head in heads for one in head.walk() if explains(one)]
+    return bool(node.attrs.get("aria-label")) and any(one.attrs["href"] == node.attrs["href"] for one in told)
+
+
+def head_of(cell: Node) -> Node | None:
+    """The head over a cell, where its table has one for each."""
+    row, table = cell.up, table_of(cell)
+    if row is None or table is None:
+        return None
+    heads = [one for one in table.walk() if one.tag == "th"]
+    at = (
+        [one for one in row.inside if isinstance(one, Node) and one.tag == "td"].index(cell) if cell.tag == "td" else -1
+    )
+    return heads[at] if 0 <= at < len(heads) else None
 
 
 def inner_classes(node: Node) -> set[str]:
@@ -169,6 +207,16 @@ def test_each_head_key_figure_and_token_of_each_page_explains_itself(tmp_path: P
 def test_the_walk_finds_what_does_not_explain_itself() -> None:
     bad = '<th>flow</th><dt><a href="/x/">pin</a></dt><span class="tok">WORD</span><a href="/"><a href="/">b</a></a>'
     assert len(list(unexplained(bad))) == 4
+    card = '<table class="t-cards"><thead><tr><th>%s</th></tr></thead><tbody><tr><td%s>%s7</td></tr></tbody></table>'
+    head = '<a class="ex" href="/docs/figures/#leg" title="One bounded session.">leg</a>'
+    label = '<a class="k" href="/docs/figures/#leg" aria-label="leg"></a>'
+    assert list(unexplained(card % (head, "", label))) == []
+    assert (
+        len(list(unexplained(card % ("at", "", label))))
+        == len(list(unexplained(card % (head, ' data-l="leg"', ""))))
+        == 1
+    )
+    assert list(unexplained(card % ("at", ' data-l="at"', ""))) == []
     good = '<th>at</th><th><a class="ex" href="/docs/figures/#leg" title="One">leg</a></th><dt><kbd>j</kbd></dt>'
     assert list(unexplained(good)) == []
 

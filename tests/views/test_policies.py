@@ -37,7 +37,7 @@ def test_the_list_names_versions_and_who_uses_them(client_of: ClientOf, kept: li
     make_relay(policy_version=kept[1], policy=snapshot(), status=RelayStatus.DONE)
     page = client_of("manager").get("/policies/").content.decode()
     assert "nightly" in page and "@2" in page and "Why &lt;so&gt;." in page
-    assert re.search(r'data-l="relays">2</td>.*data-l="of them living">1<', page)
+    assert re.search(r'aria-label="relays"></a>2</td>.*aria-label="of them living"></a>1<', page)
     assert "New policy" not in page, "a manager reads"
     assert "New policy" in client_of("operator").get("/policies/").content.decode()
 
