@@ -24,6 +24,14 @@ class Drawing:
         return {"data": [_said(one) for one in self.data], "layout": _said(self.layout)}
 
 
+def said_instead(text: str) -> dict[str, Any]:
+    """What stands in the middle of a chart that has nothing to draw yet."""
+    return {
+        "name": "instead", "text": text, "xref": "paper", "yref": "paper", "x": 0.5, "y": 0.5, "showarrow": False,
+        "font": {"size": 13, "color": "var(--rs-ink-2)"},
+    }  # fmt: skip
+
+
 def scatter(**values: Any) -> dict[str, Any]:
     return {"type": "scatter", **values}
 

@@ -10,7 +10,7 @@ from math import ceil
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from relays.charts.drawing import Drawing, scatter
+from relays.charts.drawing import Drawing, said_instead, scatter
 from relays.core.vocabulary import Reason, token
 from relays.reports.flat import Flat, LegLine, Mark, Point, Tail
 
@@ -59,6 +59,7 @@ def figure(data: Flat) -> Drawing:
         shapes=[hline(0, "line-2"), hline(-14 * lane, "grid"), *_ticks(data.legs, -14 * lane)],
         annotations=[
             *_numbers(data.legs, -7 * lane, zooms=data.focus is None), *_levels(data, lane), *_callouts(data),
+            *([] if data.legs else [said_instead(_("No turn is recorded yet; the graph grows with the first leg."))]),
         ],
         paper_bgcolor="rgba(0,0,0,0)",
         plot_bgcolor="rgba(0,0,0,0)",
@@ -74,13 +75,14 @@ def figure(data: Flat) -> Drawing:
         xaxis=axis(
             showgrid=False, range=[low, high], ticks="outside", ticklen=3, showline=False, nticks=12,
             dtick=1 if high - low <= 12 else None,  # there is no half a turn
+            showticklabels=bool(data.legs),
             title={
                 "text": title.format(leg=data.focus), "font": {"size": 11, "color": var("ink-2")}, "standoff": 6,
             },
         ),
         yaxis=axis(
-            range=[-28 * lane, 208 * lane], tickvals=[part * top / 4 for part in range(5)],
-            ticktext=["0", *(k(round(part * top / 4)) for part in range(1, 5))],
+            range=[-28 * lane, 208 * lane], tickvals=[part * top / 4 for part in range(5)] if top > 1 else [],
+            ticktext=["0", *(k(round(part * top / 4)) for part in range(1, 5))] if top > 1 else [],
         ),
         meta={
             "narrow": {"margin": {"l": 40, "r": 10, "t": 14, "b": 44}, "nticks": 5},

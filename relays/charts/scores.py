@@ -5,7 +5,7 @@ from math import ceil
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from relays.charts.drawing import Drawing, scatter
+from relays.charts.drawing import Drawing, said_instead, scatter
 from relays.charts.flat import axis, var
 from relays.reports.scores import Score, Scores
 
@@ -44,9 +44,11 @@ def figure(data: Scores) -> Drawing:
             showgrid=False, ticks="outside", ticklen=3, tick0=0, tickformat="d",
             dtick=max(1, ceil((data.drawn[-1].leg - data.drawn[0].leg) / 12)) if data.drawn else 1,
             range=[data.drawn[0].leg - 0.5, data.drawn[-1].leg + 0.5] if data.drawn else [0, 1],
+            showticklabels=bool(data.drawn),
             title={"text": _("leg"), "font": {"size": 11, "color": var("ink-2")}, "standoff": 6},
         ),
         yaxis=axis(range=[max(0, min(low, 80) - 8), 104], ticksuffix=" %", nticks=5),
+        annotations=[] if data.drawn else [said_instead(alternative(data))],
         meta={"narrow": {"margin": {"l": 44, "r": 10, "t": 10, "b": 40}, "nticks": 5}},
     )  # fmt: skip
     return fig

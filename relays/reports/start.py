@@ -48,6 +48,7 @@ class Said:
     wrong: bool = False
     person: bool = False
     more: tuple[str, ...] = ()
+    relays: tuple[str, ...] = ()  # the relays that the text names
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +285,9 @@ def _region(globs: Sequence[str], place: Place) -> Said:
     holders = _holders(place.git_dir, held)
     if holders:
         text = _("COLLISION_RISK: %(holders)s holds a region that could match one of these paths. Narrow it, or wait.")
-        return Said(text % {"holders": ", ".join(holders)}, wrong=True, more=_sample(held, place))
+        return Said(
+            text % {"holders": ", ".join(holders)}, wrong=True, more=_sample(held, place), relays=tuple(holders)
+        )
     if held == region.EVERYTHING:
         text = ngettext(
             "Everything in the repository, %(n)s file: no other relay may work in it meanwhile.",
@@ -298,11 +301,11 @@ def _region(globs: Sequence[str], place: Place) -> Said:
         "Matches %(n)s files of %(all)s; what lies outside is left alone. Nobody else holds it.",
         len(matching),
     )
-    return Said(
-        text % {"n": whole(len(matching)), "all": whole(len(place.paths))},
-        person=not matching,
-        more=_some(matching),
-    )
+    told = text % {"n": whole(len(matching)), "all": whole(len(place.paths))}
+    idle = [glob for glob in held if not any(region.matches((glob,), path) for path in matching)]
+    if idle:
+        told += " " + _("No file matches %(globs)s yet.") % {"globs": ", ".join(idle[:SAMPLE])}
+    return Said(told, person=bool(idle), more=_some(matching))
 
 
 def _sample(held: Sequence[str], place: Place) -> tuple[str, ...]:

@@ -82,6 +82,13 @@ def test_legs_alternate_in_colour_and_a_parked_one_has_the_gates() -> None:
     assert parked["customdata"] == [[2, 1, ""], [2, 2, ""], [2, 3, ""]]
 
 
+def test_a_goal_without_a_turn_says_so_instead_of_drawing_an_axis_of_nothing() -> None:
+    figure = drawn(flat())
+    assert list(texts(figure, "instead")) == ["No turn is recorded yet; the graph grows with the first leg."]
+    assert figure["layout"]["yaxis"]["tickvals"] == [] and not figure["layout"]["xaxis"]["showticklabels"]
+    assert not texts(drawn(THREE), "instead") and drawn(THREE)["layout"]["xaxis"]["showticklabels"]
+
+
 def test_two_legs_of_one_colour_are_not_joined() -> None:
     four = flat(*(leg(number, 2 * number, [20_000, 30_000 + number]) for number in range(4)))
     first, second = traces(drawn(four), "leg-a", "leg-b")

@@ -93,7 +93,11 @@ def test_a_check_says_what_each_field_means_and_makes_nothing(client_of: ClientO
     prose = text_of(client.post("/start/", form(place, do="check", done_when="it reads well")).content)
     assert "Needs a person: &#x27;it reads well&#x27;" in prose and "needs a limit of its envelope" in prose
     assert "envelope: a goal in prose needs at least one limit" in prose
-    held = text_of(client.post("/start/", form(place, do="check", region="**")).content)
+    idle = text_of(client.post("/start/", form(place, do="check", region="src/**\nnowhere/**")).content)
+    assert "Matches 2 files of 8" in idle and "No file matches nowhere/** yet." in idle
+    answer = client.post("/start/", form(place, do="check", region="**")).content
+    assert f'href="/relays/{holder.pk}/"'.encode() in answer
+    held = text_of(answer)
     assert f"COLLISION_RISK: {holder.pk} holds a region that could match" in held
     wrong = text_of(client.post("/start/", form("/nowhere", do="check", region="../x", agent_args="x")).content)
     assert "no such folder" in wrong and "write it as name=value" in wrong and "&#x27;../x&#x27;" in wrong
