@@ -330,3 +330,14 @@ def test_pointers_are_judged_again_on_the_gates_own_page_and_nothing_typed_is_lo
     assert all(f'<span class="mono">{check.path}</span>' in text for check in dangling)
     assert f'name="seen" value="{seen(story, gate)}"' in text and seen(story, gate) != before
     assert client_of("operator").post(reverse("gate_decide", args=[gate.pk]), {"decision": "verify"}).status_code == 403
+
+
+def test_a_repository_that_does_not_answer_is_said_to_be_unknown_and_never_without_changes(
+    story: Story, gate: GateEpisode, client_of: Clients
+) -> None:
+    Leg.objects.filter(pk=story.legs[-1].pk).update(cursor_sha="1" * 40, end_sha="2" * 40)
+    story.repo.rename(story.repo.with_name("elsewhere"))
+    text = text_of(client_of("reviewer"), gate)
+    diff = text[text.index("Diff of commits of leg 1") :].partition("</details>")[0]
+    assert "unknown" in diff and "0 files" not in diff
+    assert "Diff of commits of leg 1" in text and "left no commit" not in text
