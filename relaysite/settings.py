@@ -163,4 +163,11 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
+    # addresses of notices hold secrets: what these say of one is kept with the delivery, redacted, and never logged
+    "loggers": {
+        "apprise": {"level": "WARNING", "propagate": False},
+        "urllib3": {"level": "ERROR", "propagate": False},
+        "requests_oauthlib": {"level": "ERROR", "propagate": False},
+        "oauthlib": {"level": "ERROR", "propagate": False},
+    },
 }

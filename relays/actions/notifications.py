@@ -16,6 +16,7 @@ from relays.core import notify
 from relays.models import Channel, Delivery, Subscription
 from relays.models.pulse import bump
 from relays.notices import delivery as delivering
+from relays.notices import sealed
 from relays.notices.sending import Answer
 from relays.reports import roles
 from relays.reports.notifications import EVENTS, TOPIC
@@ -46,7 +47,7 @@ def add_channel(actor: Actor, *, name: str, url: str) -> Made:
         found = notify.parse(url)
     except notify.AddressError as error:
         raise Usage(_("channel %(name)s: %(error)s") % {"name": name, "error": refused(error)}) from error
-    now, key = timezone.now(), notify.digest(url)
+    now, key = timezone.now(), notify.digest(settings.SECRET_KEY, url)
     with transaction.atomic():
         if Channel.objects.filter(active=True).count() >= MOST:
             raise NotLegalNow(
@@ -58,9 +59,16 @@ def add_channel(actor: Actor, *, name: str, url: str) -> Made:
                 _("channel %(name)s: channel %(row)s has this address; subscribe to that one")
                 % {"name": name, "row": repr(row.name)}
             )
-        values = {"name": name, "salt": secrets.token_hex(16), "active": True, "made_by": actor.user, "url": url}
+        values = {"name": name, "salt": secrets.token_hex(16), "active": True, "made_by": actor.user,
+                  "url": sealed.seal(url)}  # fmt: skip
         if row is None:
-            row = Channel.objects.create(key=key, kind=found.kind, shown=found.shown, created_at=now, **values)
+            fixed = {"kind": found.kind, "shown": found.shown, "created_at": now}
+            row, made = Channel.objects.get_or_create(key=key, defaults={**fixed, **values})
+            if not made:  # another admin made it at the same moment
+                raise NotLegalNow(
+                    _("channel %(name)s: channel %(row)s has this address; subscribe to that one")
+                    % {"name": name, "row": repr(row.name)}
+                )
         else:
             Channel.objects.filter(pk=row.pk).update(**values)
             row.refresh_from_db()

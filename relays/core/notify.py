@@ -85,9 +85,10 @@ def _options(url: str) -> set[str]:
     return {unquote_plus(pair.partition("=")[0]).strip().lower() for pair in pairs}
 
 
-def digest(url: str) -> str:
-    """By what an address is known again; it tells nothing of it."""
-    return hashlib.sha256(url.encode("utf-8", "surrogatepass")).hexdigest()
+def digest(site_key: str, url: str) -> str:
+    """By what an address is known again; without the site's key nobody can try addresses against it."""
+    text = f"relaysite.channel:{url}".encode("utf-8", "surrogatepass")
+    return hmac.new(site_key.encode(), text, hashlib.sha256).hexdigest()
 
 
 def allowed_address(text: str, private: bool) -> bool:

@@ -12,7 +12,8 @@ class Channel(models.Model):
     """A place that notices are sent to. Only an admin makes one: an address typed by a person is a door into the net.
 
     No secret of a webhook is stored: it is derived from SECRET_KEY and `salt`. `url` may hold one (an Apprise address
-    often does), so pages show `shown` only. A channel of NOTIFY_URLS has no `url`: it is found by `key` in the setting.
+    often does), so it lies here sealed (`relays.notices.sealed`), and pages show `shown` only. A channel of NOTIFY_URLS
+    has no `url`: it is found by `key` in the setting.
     """
 
     class Kind(models.TextChoices):
@@ -23,7 +24,7 @@ class Channel(models.Model):
     kind = models.CharField(max_length=8, choices=Kind)
     url = models.TextField(default="", blank=True)
     shown = models.CharField(max_length=200)
-    key = models.CharField(max_length=64, unique=True)  # SHA-256 of the address, the site's marked as such
+    key = models.CharField(max_length=64, unique=True)  # keyed digest of the address, the site's marked as such
     salt = models.CharField(max_length=64)
     site = models.BooleanField(default=False)  # named by NOTIFY_URLS: it gets every event
     active = models.BooleanField(default=True)

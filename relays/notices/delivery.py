@@ -4,9 +4,10 @@ A notice goes to a channel once, however many subscribed and however many worker
 conditional update. What failed is tried again, later each time; after the last try it is dead, which a page shows.
 """
 
-import logging
 import time
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -15,15 +16,14 @@ from django.db import IntegrityError, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from relays.core import notify
 from relays.models import Channel, Delivery, Notice, Subscription
 from relays.models.pulse import bump
-from relays.notices import sending
+from relays.notices import sending, words
 from relays.reports.notifications import TOPIC
 from relays.reports.roles import READ, may
-
-log = logging.getLogger(__name__)
 
 #: how long after an attempt the next one is due; after the last of them it is dead
 DELAYS: Final = tuple(timedelta(seconds=n) for n in (5, 20, 60, 300, 1200, 3600, 10800))
@@ -31,6 +31,17 @@ LOST: Final = timedelta(seconds=120)  # a claim so old is of a worker that died:
 AT_IT: Final = timedelta(seconds=30)  # nothing that is sent takes longer: a claim that is younger is at work
 STALE: Final = timedelta(hours=24)  # what nobody sent for so long is not told any more
 KEPT: Final = timedelta(days=30)
+#: what is told once a month is known for longer: else the month's last day would find it untold
+KEPT_MONTHLY: Final = timedelta(days=100)
+#: messages that a service which people read gets in so long; what comes beyond goes together, once in `GATHER`
+ALONE: Final = 10
+WINDOW: Final = timedelta(minutes=10)
+GATHER: Final = timedelta(seconds=60)
+MOST_TOGETHER: Final = 500
+#: a receiver that kept a worker waiting for so many seconds has its other notices wait as long as the failed one, at
+#: most `PUT_OFF`: one that is silent never takes the turn of all others
+SLOW: Final = 2.0
+PUT_OFF: Final = timedelta(seconds=60)
 BATCH: Final = 50
 PASS_TAKES: Final = 20.0  # seconds; the workers drive relays too
 
@@ -49,39 +60,81 @@ def step(seconds: float = PASS_TAKES) -> int:
 def work(seconds: float = PASS_TAKES) -> int:
     """The same beside others who do it too."""
     until, sent = time.monotonic() + seconds, 0
-    spread(timezone.now())
+    while spread(timezone.now()) and time.monotonic() < until:
+        pass
     while time.monotonic() < until:
-        due = list(_due(timezone.now()).values_list("pk", "attempts")[:BATCH])
+        due = list(_due(timezone.now()).values_list("pk", "attempts", "channel", "channel__kind")[:BATCH])
         if not due:
             break
-        for pk, attempts in due:
+        crowded: dict[int, bool] = {}
+        for pk, attempts, channel, kind in due:
             if time.monotonic() > until:
                 break
-            sent += _one(pk, attempts)
+            if kind == Channel.Kind.APPRISE and channel not in crowded:
+                crowded[channel] = _crowded(channel)
+                if crowded[channel]:
+                    sent += _together(channel)
+            if not crowded.get(channel):
+                sent += _one(pk, attempts)
     return sent
 
 
+def _crowded(channel: int) -> bool:
+    """Whether people who read there would be flooded, were each of what is due a message of its own."""
+    now = timezone.now()
+    lately = Delivery.objects.filter(channel=channel, state=Delivery.State.SENT, done_at__gt=now - WINDOW)
+    return _due(now).filter(channel=channel).count() + lately.count() > ALONE
+
+
+def _together(channel_id: int) -> int:
+    """Send all that is due on a channel as one message, or put it off until the next one may go; how many were told."""
+    now = timezone.now()
+    last = Delivery.objects.filter(channel=channel_id, state=Delivery.State.SENT).order_by("-done_at").first()
+    if last is not None and last.done_at is not None and last.done_at + GATHER > now:
+        waiting = Delivery.objects.filter(channel=channel_id, state=Delivery.State.WAITING, not_before__lte=now)
+        waiting.update(not_before=last.done_at + GATHER)
+        return 0
+    due = _due(now).filter(channel=channel_id).values_list("pk", "attempts")[:MOST_TOGETHER]
+    keys = [pk for pk, attempts in list(due) if claim(pk, attempts, now)]
+    rows = list(Delivery.objects.filter(pk__in=keys).select_related(*_WITH).order_by("notice"))
+    rows = [row for row in rows if _wanted(row)]
+    if not rows:
+        return 0
+    channel = rows[0].channel
+    if channel.active and len(rows) == 1:
+        answer = sending.send(rows[0], rows[0].notice, channel)
+    elif channel.active:
+        answer = sending.send_together(words.together([row.notice for row in rows]), channel)
+        told = ngettext("%(n)d notice in one message", "%(n)d notices in one message", len(rows)) % {"n": len(rows)}
+        answer = replace(answer, text=f"{told}: {answer.text}")
+    else:
+        answer = _removed()
+    finish(rows, answer)
+    return len(rows) if answer.sent else 0
+
+
 def spread(now: datetime) -> int:
-    """Make the deliveries of notices that nobody looked at yet; how many there are to make."""
+    """Make the deliveries of the oldest notices that nobody looked at yet; how many notices that were."""
     site_channels()
-    made = 0
+    seen = 0
     for notice in Notice.objects.filter(spread_at__isnull=True).select_related("relay").order_by("pk")[:BATCH]:
         with transaction.atomic():
             if not Notice.objects.filter(pk=notice.pk, spread_at__isnull=True).update(spread_at=now):
                 continue
+            seen += 1
             if now - notice.at > STALE or notice.event == Notice.Event.TEST:
                 continue
-            for channel, readers in _readers(notice).items():
+            found = _readers(notice)
+            for channel, readers in found.items():
                 Delivery.objects.create(notice=notice, channel=channel, readers=sorted(readers), not_before=now)
-                made += 1
-            if made:
+            if found:
                 bump(TOPIC)
-    return made
+    return seen
 
 
 def site_channels() -> None:
     """One channel for each address of NOTIFY_URLS; one whose address went is active no more."""
-    keys = {notify.digest(f"site {url}"): url for url in settings.NOTIFY_URLS}
+    keys = {notify.digest(settings.SECRET_KEY, f"site {url}"): url for url in settings.NOTIFY_URLS}
     known = {row.key: row for row in Channel.objects.filter(site=True)}
     for key, url in keys.items():
         if key not in known:
@@ -142,34 +195,65 @@ def claim(pk: int, attempts: int, now: datetime) -> bool:
 def _one(pk: int, attempts: int) -> bool:
     if not claim(pk, attempts, timezone.now()):
         return False
-    delivery = Delivery.objects.select_related("channel", "notice__relay__owner", "notice__owner").get(pk=pk)
+    delivery = Delivery.objects.select_related(*_WITH).get(pk=pk)
+    if not _wanted(delivery):
+        return False
     if delivery.channel.active:
-        try:
-            answer = sending.send(delivery, delivery.notice, delivery.channel)
-        except Exception as error:  # noqa: BLE001 - one that cannot be sent keeps no other from its turn
-            log.exception("notice %s on channel %s could not be sent", delivery.notice_id, delivery.channel_id)
-            answer = sending.Answer(
-                False, _("%(error)s: it could not be sent; see the worker's log") % {"error": type(error).__name__}
-            )
+        answer = sending.send(delivery, delivery.notice, delivery.channel)
     else:
-        answer = sending.Answer(False, _("its channel was removed"), final=True)
-    finish(delivery, answer)
+        answer = _removed()
+    finish([delivery], answer)
     return answer.sent
 
 
-def finish(delivery: Delivery, answer: sending.Answer) -> None:
+_WITH: Final = ("channel", "notice__relay__owner", "notice__owner")
+
+
+def _removed() -> sending.Answer:
+    return sending.Answer(False, _("its channel was removed"), final=True)
+
+
+def _wanted(delivery: Delivery) -> bool:
+    """Whether it is still to be told: hours may lie between what happened and a try. Else it is no delivery any more.
+
+    Of those who asked somebody must be subscribed, let in, and allowed to look.
+    """
+    notice, channel = delivery.notice, delivery.channel
+    if notice.event == Notice.Event.TEST or not channel.active:
+        return True
+    if channel.site:
+        return True
+    asked = Subscription.objects.filter(channel=channel, user__is_active=True, user__username__in=delivery.readers)
+    if any(may(one.user, READ) for one in asked.select_related("user")):
+        return True
+    mine = Delivery.objects.filter(pk=delivery.pk, state=Delivery.State.SENDING, attempts=delivery.attempts)
+    with transaction.atomic():
+        mine.delete()
+        bump(TOPIC)
+    return False
+
+
+def finish(deliveries: Sequence[Delivery], answer: sending.Answer) -> None:
     """Keep what came of an attempt, unless another worker has taken it over meanwhile."""
     now = timezone.now()
-    mine = Delivery.objects.filter(pk=delivery.pk, state=Delivery.State.SENDING, attempts=delivery.attempts)
-    over = answer.final or delivery.attempts > len(DELAYS) or delivery.notice.event == Notice.Event.TEST
-    if answer.sent or over:
-        state = Delivery.State.SENT if answer.sent else Delivery.State.DEAD
-        values = {"state": state, "done_at": now, "claimed_at": None}
-    else:
-        again = now + DELAYS[delivery.attempts - 1]
-        values = {"state": Delivery.State.WAITING, "not_before": again, "claimed_at": None}
     with transaction.atomic():
-        mine.update(answer=answer.text[:500], **values)
+        for delivery in deliveries:
+            mine = Delivery.objects.filter(pk=delivery.pk, state=Delivery.State.SENDING, attempts=delivery.attempts)
+            over = answer.final or delivery.attempts > len(DELAYS) or delivery.notice.event == Notice.Event.TEST
+            if answer.sent or over:
+                state = Delivery.State.SENT if answer.sent else Delivery.State.DEAD
+                values = {"state": state, "done_at": now, "claimed_at": None}
+            else:
+                again = now + DELAYS[delivery.attempts - 1]
+                values = {"state": Delivery.State.WAITING, "not_before": again, "claimed_at": None}
+                if answer.waited > SLOW:
+                    later = min(again, now + PUT_OFF)
+                    others = Delivery.objects.filter(channel=delivery.channel_id, state=Delivery.State.WAITING)
+                    others.filter(not_before__lt=later).update(not_before=later)
+                    # whose turn never came for a day: no news any more
+                    old = others.filter(attempts=0, notice__at__lt=now - STALE)
+                    old.update(state=Delivery.State.DEAD, done_at=now, answer=_("its receiver was silent for a day"))
+            mine.update(answer=answer.text[:500], **values)
         bump(TOPIC)
 
 
@@ -188,7 +272,7 @@ def test(channel: Channel, reader: str) -> sending.Answer:
     except IntegrityError:
         return sending.Answer(False, _("a test was sent a moment ago; look at the list below"))
     answer = sending.send(delivery, notice, channel)
-    finish(delivery, answer)
+    finish([delivery], answer)
     return answer
 
 
@@ -200,6 +284,8 @@ def again(pk: int) -> bool:
 
 
 def prune(now: datetime) -> int:
-    """Delete notices older than 30 days with what became of them; how many."""
-    old = list(Notice.objects.filter(at__lt=now - KEPT).order_by("pk").values_list("pk", flat=True)[:2000])
+    """Delete notices older than 30 days with what became of them, of budgets and months after 100; how many."""
+    monthly = Q(event__in=(Notice.Event.BUDGET_WARNING, Notice.Event.MONTHLY_REPORT))
+    over = (~monthly & Q(at__lt=now - KEPT)) | (monthly & Q(at__lt=now - KEPT_MONTHLY))
+    old = list(Notice.objects.filter(over).order_by("pk").values_list("pk", flat=True)[:2000])
     return Notice.objects.filter(pk__in=old).delete()[0] if old else 0

@@ -3,82 +3,149 @@
 import contextlib
 import http.client
 import json
+import logging
 import re
-import socket
 import ssl
 import threading
 import time
-from dataclasses import dataclass
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from django.conf import settings
+from django.utils.translation import get_language, override
 from django.utils.translation import gettext as _
 
 from relays.core import notify
 from relays.models import Channel, Delivery, Notice
-from relays.notices import words
+from relays.notices import sealed, words
 from relays.notices.guard import NotAllowed, outward
 from relays.reports.sentences import refused, told
 
+log = logging.getLogger(__name__)
+
 CONNECT: Final = 5.0  # seconds for a connection, and between two bytes of an answer
 WHOLE: Final = 12.0  # seconds for all of it
+GRACE: Final = 0.5  # seconds that a thread whose connections were ended has to say so
 ANSWER: Final = 300  # characters of an answer that are kept
 _DRAWN: Final = 2000  # bytes of an answer that are read
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`text`: what the receiver said, one line. `final`: trying again would be the same."""
+    """`text`: what the receiver said, one line. `final`: trying again would be the same. `waited`: seconds."""
 
     sent: bool
     text: str
     final: bool = False
+    waited: float = 0.0
 
 
 def address_of(channel: Channel) -> str | None:
-    """The channel's address; of the site's own the one in NOTIFY_URLS, None where it stands there no more."""
+    """The channel's address; None where it cannot be known: the site's own is in NOTIFY_URLS no more, or what is
+    stored was sealed under another SECRET_KEY."""
     if not channel.site:
-        return channel.url
-    return next((url for url in settings.NOTIFY_URLS if notify.digest(f"site {url}") == channel.key), None)
+        return sealed.opened(channel.url)
+    named = (url for url in settings.NOTIFY_URLS if notify.digest(settings.SECRET_KEY, f"site {url}") == channel.key)
+    return next(named, None)
 
 
 def send(delivery: Delivery, notice: Notice, channel: Channel) -> Answer:
     """Send it now, within WHOLE seconds. Never raises for what a receiver, a name or a network does."""
+    return _bounded(channel, lambda url: _webhook(url, channel, notice, delivery.pk), lambda: words.of(notice))
+
+
+def send_together(message: words.Words, channel: Channel) -> Answer:
+    """One message of a service that people read, for many notices; otherwise as `send`."""
+    return _bounded(channel, None, lambda: message)
+
+
+def _bounded(
+    channel: Channel, webhook: Callable[[str], Callable[[], Answer]] | None, tell: Callable[[], words.Words]
+) -> Answer:
+    """Send in a thread that is not waited for any longer than WHOLE: neither a name server that is silent, nor pauses
+    that a service's client makes keep a worker. Its connections end then, so that it ends soon, too."""
     url = address_of(channel)
     if url is None:
-        return Answer(False, _("it stands in NOTIFY_URLS no more"), final=True)
+        if channel.site:
+            return Answer(False, _("it stands in NOTIFY_URLS no more"), final=True)
+        return Answer(
+            False,
+            _("its address was stored under another SECRET_KEY: an admin removes it and adds it again"),
+            final=True,
+        )
     try:
         found = notify.parse(url)
     except notify.AddressError as error:
         return Answer(False, refused(error), final=True)
+    # what is said is read here: a thread has no connection to the database
+    act = webhook(url) if webhook and found.kind == "webhook" else partial(_apprise, url, tell())
+    answers: list[Answer] = []
+    language, begun = get_language(), time.monotonic()
+
+    def run() -> None:
+        with override(language):
+            answers.append(_guarded(act, url))
+
+    thread = threading.Thread(target=run, name="notice", daemon=True)
+    thread.start()
+    thread.join(WHOLE + GRACE)
+    answer = answers[0] if answers else Answer(False, _("no answer within %(n)d s") % {"n": WHOLE})
+    return replace(answer, waited=time.monotonic() - begun)
+
+
+def _guarded(act: Callable[[], Answer], url: str) -> Answer:
+    late = Answer(False, _("no answer within %(n)d s") % {"n": WHOLE})
     try:
-        with outward(private=settings.NOTIFY_PRIVATE):
-            if found.kind == "webhook":
-                answer = _webhook(url, channel, notice, delivery.pk)
-            else:
-                answer = _apprise(url, notice)
+        with outward(private=settings.NOTIFY_PRIVATE, seconds=WHOLE) as leash:
+            try:
+                answer = act()
+            except NotAllowed:
+                raise
+            except Exception:
+                if leash.late.is_set():
+                    return late
+                raise
+            if leash.late.is_set():  # what was read of an answer may be its beginning only
+                return late
     except NotAllowed as error:
         return Answer(False, told(error.said), final=True)
     except TimeoutError:
-        return Answer(False, _("no answer within %(n)d s") % {"n": WHOLE})
-    except (OSError, http.client.HTTPException, ValueError) as error:
+        return late
+    except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
         return Answer(False, _line(f"{type(error).__name__}: {error}", url))
-    return Answer(answer.sent, _line(answer.text, url), answer.final)
+    except Exception as error:  # noqa: BLE001 - whatever a service's client does; its words may hold the address
+        where = "".join(traceback.format_tb(error.__traceback__))
+        log.error("a notice could not be sent: %s, at\n%s", type(error).__name__, where)
+        text = _("%(error)s: it could not be sent; see the worker's log") % {"error": type(error).__name__}
+        return Answer(False, text)
+    return replace(answer, text=_line(answer.text, url))
 
 
-def _webhook(url: str, channel: Channel, notice: Notice, number: int) -> Answer:
+def _webhook(url: str, channel: Channel, notice: Notice, number: int) -> Callable[[], Answer]:
     body = json.dumps(words.payload(notice, number), ensure_ascii=False, separators=(",", ":"), default=str).encode()
-    stamp = int(time.time())
     secret = notify.secret_of(settings.SECRET_KEY, channel.salt)
-    headers = {
-        "Content-Type": "application/json",
-        "User-Agent": "Relaysite",
-        "Relaysite-Event": notice.event,
-        "Relaysite-Delivery": str(number),
-        "Relaysite-Timestamp": str(stamp),
-        "Relaysite-Signature": notify.signature(secret, stamp, body),
-    }
+    event = str(notice.event)
+
+    def act() -> Answer:
+        stamp = int(time.time())
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "Relaysite",
+            "Relaysite-Event": event,
+            "Relaysite-Delivery": str(number),
+            "Relaysite-Timestamp": str(stamp),
+            "Relaysite-Signature": notify.signature(secret, stamp, body),
+        }
+        return _post(url, body, headers)
+
+    return act
+
+
+def _post(url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
     parts = urlsplit(url)
     host = parts.hostname or ""
     link: http.client.HTTPConnection
@@ -86,34 +153,10 @@ def _webhook(url: str, channel: Channel, notice: Notice, number: int) -> Answer:
         link = http.client.HTTPSConnection(host, parts.port, timeout=CONNECT, context=ssl.create_default_context())
     else:
         link = http.client.HTTPConnection(host, parts.port, timeout=CONNECT)
-    late, opened = threading.Event(), list[socket.socket]()
-
-    def end() -> None:
-        # an answer that comes one byte at a time would keep a worker for ever; to close it would not end who reads it
-        late.set()
-        for one in opened:
-            with contextlib.suppress(OSError):
-                socket.socket.shutdown(one, socket.SHUT_RDWR)
-
-    timer = threading.Timer(WHOLE, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        link.connect()
-        opened.append(link.sock)
-        if not late.is_set():
-            link.request("POST", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), body, headers)
-            response = link.getresponse()
-            said = response.read(_DRAWN).decode("utf-8", "replace")
-    except (OSError, ValueError, AttributeError, http.client.HTTPException) as error:
-        if late.is_set():
-            raise TimeoutError from error
-        raise
-    finally:
-        timer.cancel()
-        link.close()
-    if late.is_set():
-        raise TimeoutError
+    with contextlib.closing(link):
+        link.request("POST", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), body, dict(headers))
+        response = link.getresponse()
+        said = response.read(_DRAWN).decode("utf-8", "replace")
     text = f"HTTP {response.status} {response.reason}".strip() + (f": {said}" if said.strip() else "")
     if 200 <= response.status < 300:
         return Answer(True, text)
@@ -124,12 +167,12 @@ def _webhook(url: str, channel: Channel, notice: Notice, number: int) -> Answer:
     return Answer(False, text, final=response.status == http.client.GONE)
 
 
-def _apprise(url: str, notice: Notice) -> Answer:
+def _apprise(url: str, message: words.Words) -> Answer:
     try:
         import apprise  # half a second: only who sends one pays for it
+        from apprise.conversion.format import convert_between
     except ImportError:
         return Answer(False, _("Apprise is not installed: install requirements.txt"), final=True)
-    said_of = words.of(notice)
     asset = apprise.AppriseAsset(
         app_id="Relaysite", app_desc="Relaysite", app_url=settings.PUBLIC_URL, http_redirects=False, async_mode=False
     )
@@ -137,11 +180,16 @@ def _apprise(url: str, notice: Notice) -> Answer:
     if one is None:
         return Answer(False, _("Apprise does not understand this address: look at its page of that service"), True)
     one.redirects = False
-    one.socket_connect_timeout, one.socket_read_timeout = CONNECT, WHOLE - CONNECT
-    kind = apprise.NotifyType.WARNING if said_of.urgent else apprise.NotifyType.INFO
-    with apprise.LogCapture(level=apprise.logging.INFO) as log:  # type: ignore[no-untyped-call]
-        sent = one.notify(body=said_of.text, title=said_of.title, notify_type=kind)
-        said = " ".join(log.getvalue().split())
+    one.socket_connect_timeout, one.socket_read_timeout = CONNECT, CONNECT
+    kind = apprise.NotifyType.WARNING if message.urgent else apprise.NotifyType.INFO
+    # what is said is plain text: a service that reads markup gets it escaped, so that no objective makes a link, breaks
+    # the message or calls a room. Not by Apprise's own notify, which hands the work to a pool of threads
+    form = one.resolve_format(apprise.NotifyFormat.TEXT)
+    escaped: Callable[[str], str] = partial(convert_between, apprise.NotifyFormat.TEXT, form)
+    body, title = escaped(message.plain), escaped(message.title) if one.title_maxlen <= 0 else message.title
+    with apprise.LogCapture(level=apprise.logging.INFO, fmt="%(message)s") as log_:  # type: ignore[no-untyped-call]
+        sent = one.notify(body=body, title=title, notify_type=kind, body_format=form)
+        said = " ".join(log_.getvalue().split())
     if sent:
         return Answer(True, said or _("sent"))
     return Answer(False, said or _("the service refused it and did not say why"))

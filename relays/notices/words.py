@@ -1,14 +1,20 @@
 """What a notice says: one line, a few more for a person, and the same as JSON for a program."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.urls import reverse
 from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 
 from relays.core.vocabulary import token
 from relays.models import Notice
+from relays.reports.notifications import WORDS
+
+NAMED: Final = 10  # of many notices that go together
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,11 @@ class Words:
     @property
     def text(self) -> str:
         return "\n".join([*self.lines, "", self.url])
+
+    @property
+    def plain(self) -> str:
+        """The same, where a service might call people by an `@` that a person wrote into a relay's words."""
+        return "\n".join([*(line.replace("@", "@\u200b") for line in self.lines), "", self.url])
 
 
 def of(notice: Notice) -> Words:
@@ -66,6 +77,18 @@ def of(notice: Notice) -> Words:
     return Words(
         _("A test of notices from Relaysite"), (_("this is how a notice of this site arrives"),), _link("notifications")
     )
+
+
+def together(notices: Sequence[Notice]) -> Words:
+    """Many notices at once, in one message: how many of what, the first of them by name, and where to look."""
+    counts = Counter(str(WORDS.get(one.event, one.event)) for one in notices)
+    lines = [f"{n:,} × {what}" for what, n in counts.most_common()]
+    told = [of(one) for one in notices[:NAMED]]
+    lines += ["", *(f"· {one.title}" for one in told)]
+    if len(notices) > NAMED:
+        lines.append(_("and %(n)d more") % {"n": len(notices) - NAMED})
+    title = ngettext("%(n)d notice at once", "%(n)d notices at once", len(notices)) % {"n": len(notices)}
+    return Words(title, tuple(lines), _link("needs_you"), any(one.urgent for one in told))
 
 
 def payload(notice: Notice, delivery: int) -> dict[str, Any]:

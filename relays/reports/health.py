@@ -331,6 +331,10 @@ def notices() -> Iterator[Finding]:
     if late or unspread:
         detail = _("%(n)d wait for more than 10 minutes") % {"n": late + unspread}
         yield Finding("notices", "warning", detail, _("see that a worker and beat run"))
+    elif notifications.links_lead_nowhere():
+        detail = _("links in notices lead to %(address)s, which is another machine for whoever reads them elsewhere")
+        fix = _("set PUBLIC_URL to the address that people use")
+        yield Finding("notices", "warning", detail % {"address": settings.PUBLIC_URL}, fix)
     else:
         yield Finding("notices", "ok", _("none is late, none was lost in the last week"))
 

@@ -3,7 +3,9 @@
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.db.models import Count, Q
 from django.utils import timezone
@@ -93,6 +95,18 @@ def dead_recently(now: datetime | None = None) -> int:
     since = (now or timezone.now()) - RECENT
     dead = Delivery.objects.filter(state=Delivery.State.DEAD, done_at__gte=since)
     return dead.exclude(notice__event=Notice.Event.TEST).count()
+
+
+def links_lead_nowhere() -> bool:
+    """Whether notices go out with links to this very machine (PUBLIC_URL was not set). One query at most."""
+    host = (urlsplit(settings.PUBLIC_URL).hostname or "").rstrip(".")
+    local = host == "localhost" or host.endswith(".localhost") or host.startswith("127.") or host == "::1"
+    return local and any(not _is_local(row.shown) for row in Channel.objects.filter(active=True))
+
+
+def _is_local(shown: str) -> bool:
+    """Whether a channel is a receiver on this machine, which reads such links rightly."""
+    return shown.partition("://")[2].startswith(("127.", "localhost", "[::1]"))
 
 
 def _address(notice: Notice) -> tuple[str, object] | None:

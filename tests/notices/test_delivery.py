@@ -226,8 +226,9 @@ def test_an_answer_that_drips_is_given_up(private: None, monkeypatch: pytest.Mon
                     time.sleep(0.03)
 
         dripping = pool.submit(drip)
+        channel = channel_to(f"http://127.0.0.1:{server.getsockname()[1]}").channel
         begun = time.monotonic()
-        answer = delivery.test(channel_to(f"http://127.0.0.1:{server.getsockname()[1]}").channel, "me")
+        answer = delivery.test(channel, "me")
         took = time.monotonic() - begun
         assert not answer.sent and "no answer" in answer.text and took < 1.5
         dripping.result(5)
@@ -284,6 +285,18 @@ def test_a_months_report_is_written_once_when_the_month_is_over() -> None:
     assert monthly.report(datetime(2027, 2, 3, 7, tzinfo=UTC)) == 0, "a month without cost has none"
 
 
+@pytest.mark.parametrize("day", [1, 15, 31])
+def test_a_months_report_is_not_written_again_when_it_is_forgotten(day: int) -> None:
+    """Notices are kept for 30 days and December has 31: on its last day November is no news."""
+    OwnerMonth.objects.create(owner=make_user("ann", "operator"), month=date(2026, 11, 1), units=1, calls=4)
+    monthly.report(datetime(2026, 12, 1, 6, 30, tzinfo=UTC))
+    now = datetime(2026, 12, day, 23, tzinfo=UTC)
+    for _ in range(2):
+        delivery.prune(now)
+        assert monthly.report(now) == 0
+    assert delivery.prune(datetime(2027, 4, 1, tzinfo=UTC)) > 0
+
+
 def test_a_budget_that_comes_to_its_warning_is_told_once() -> None:
     from relays.costs.rollups import judge_month
     from relays.models import OwnerBudget
@@ -312,7 +325,7 @@ def test_every_event_has_words_and_a_link() -> None:
 def test_the_guard_is_of_its_thread_alone(receiver: Receiver) -> None:
     import socket
 
-    with guard.outward(private=False):
+    with guard.outward(private=False, seconds=20):
         with pytest.raises(guard.NotAllowed):
             socket.create_connection(("127.0.0.1", receiver.port), 2)
         with ThreadPoolExecutor(1) as pool:
