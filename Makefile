@@ -21,7 +21,7 @@ ARGS ?=
 help: ## list these verbs
 	@echo "make run            web, worker and beat on 127.0.0.1:$(PORT); on an empty database the tour too (PORT=8001)"
 	@echo "make test           the default tests on SQLite"
-	@echo "make test-postgres  the same tests on PostgreSQL ($(POSTGRES))"
+	@echo "make test-postgres  those that meet a database, on PostgreSQL ($(POSTGRES))"
 	@echo "make slow           the tests that take longer"
 	@echo "make agents         the real agent programs, pinned from npm, against a scripted model without any network"
 	@echo "make chaos          the tests that kill processes at random moments"

@@ -73,8 +73,25 @@ def chromium() -> str:
     return named or next((path for name in names if (path := shutil.which(name))), "")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without a browser its tests are left out and say so; in CI that is a failure, never a quiet gap."""
+# folders whose tests start no process of ours: those without a database fixture never meet one
+NO_DATABASE = tuple(f"tests/{folder}/" for folder in ("core", "rules", "templatetags", "charts", "stores", "sessions"))
+_DATABASE_FIXTURES = {"db", "transactional_db", "client", "admin_client", "live_server"}
+
+
+def _meets_no_database(item: pytest.Item) -> bool:
+    fixtures = set(getattr(item, "fixturenames", ()))
+    marked = item.get_closest_marker("django_db") is not None
+    return item.nodeid.startswith(NO_DATABASE) and not marked and not fixtures & _DATABASE_FIXTURES
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """On PostgreSQL the tests that meet no database are left to `make test`, where they are the same.
+
+    Without a browser its tests are left out and say so; in CI that is a failure, never a quiet gap.
+    """
+    if not _SQLITE and (same := [item for item in items if _meets_no_database(item)]):
+        items[:] = [item for item in items if not _meets_no_database(item)]
+        config.hook.pytest_deselected(items=same)
     wanting = [item for item in items if item.get_closest_marker("browser")]
     if not wanting or chromium():
         return
