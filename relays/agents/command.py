@@ -22,7 +22,7 @@ from relays.agents.base import AgentArgError, Launch, LegContext, env_names, env
 from relays.core import notation
 from relays.core.sentences import phrase
 
-_SHAPE = 'argv=["program","argument",…] or argv="program argument …"'
+_SHAPE = phrase('argv=["program","argument",…] or argv="program argument …"')
 
 
 def parse_argv(value: str) -> tuple[str, ...]:

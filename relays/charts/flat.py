@@ -177,7 +177,8 @@ def _joined(legs: Sequence[LegLine]) -> bool:
 
 
 def _who(leg: int, point: Point) -> list[object]:
-    held = f"<br>{_('held:')} {point.hold}" if point.hold else ""
+    named = _("held:")
+    held = f"<br>{named} {point.hold}" if point.hold else ""
     return [leg, point.turn, *(point.buckets or ()), held]
 
 
@@ -338,7 +339,8 @@ def _levels(data: Flat, lane: float) -> Iterator[dict[str, object]]:
     last = data.legs[-1]
     rows = []
     if last.window:
-        rows.append(("window", last.window, f"{_('window')} {k(last.window)}", "ink-2"))
+        named = _("window")
+        rows.append(("window", last.window, f"{named} {k(last.window)}", "ink-2"))
     for name, title, colour in (("ceiling", _("ceiling"), "ink"), ("mark", _("soft mark"), "ink")):
         value: int = getattr(last, name)
         if value:

@@ -463,7 +463,8 @@ def agents() -> Iterator[Finding]:
         if one.needs:
             yield Finding(name, "warning", f"{where}: {told(one.needs)}", fix)
         elif one.sign_in == "not seen":
-            yield Finding(name, "warning", f"{where}: {_('no sign-in is in sight')}", fix)
+            nothing = _("no sign-in is in sight")
+            yield Finding(name, "warning", f"{where}: {nothing}", fix)
         else:
             yield Finding(name, "ok", "; ".join(filter(None, (f"{where}: {told(one.seen)}", fix))))
 

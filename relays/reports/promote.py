@@ -15,7 +15,7 @@ from relays.agents import registry
 from relays.agents.base import AgentArgError
 from relays.core import donewhen, objective, region
 from relays.models import Decision, Session, SessionLeg
-from relays.reports.sentences import refused
+from relays.reports.sentences import refused, told
 from relays.reports.session import LegRow, leg_rows
 
 #: the newest of them are named
@@ -104,7 +104,7 @@ def _done_when(text: str) -> Said:
                 "Prose: %(why)s. No store can say that it holds, so a reviewer confirms it, and the relay needs a "
                 "limit of its envelope."
             )
-            % {"why": done.why_prose}
+            % {"why": told(done.why_prose)}
         )
     clauses = ", ".join(clause.text for clause in done.clauses)
     return Said(

@@ -128,7 +128,8 @@ def look(repo: str) -> Place:
         paths = store.paths(found.head_sha)
         text = store.read_file(found.head_sha, "dos.toml")
     except StoreUnavailable as error:
-        return Place(problem=f"{told(error.evidence)}; {told(error.fix) or _('name a folder inside a git repository')}")
+        fix = told(error.fix) or _("name a folder inside a git repository")
+        return Place(problem=f"{told(error.evidence)}; {fix}")
     table, problem = _table(text)
     return Place(
         top=str(found.top),
@@ -269,7 +270,7 @@ def _now(done: DoneWhen, place: Place) -> tuple[str, ...]:
     found = []
     for clause, truth, evidence in verdict.clauses:
         if clause.kind == "cmd":
-            found.append(f"{clause.text}: {_('run on a clean checkout of the tip, not here')}")
+            found.append(clause.text + ": " + _("run on a clean checkout of the tip, not here"))
         else:
             found.append(f"{clause.text}: {words[truth]}{f' ({told(evidence)})' if evidence else ''}")
     return tuple(found)

@@ -61,7 +61,7 @@ class Filled:
         for field, why in self.problems.items():
             raise Usage(_("start: %(why)s") % {"why": why}, field)
         if not self.token:
-            raise Usage(f"start: {_('the form has lost its own name; open the page anew, then start')}")
+            raise Usage(_("start: the form has lost its own name; open the page anew, then start"))
         return StartRequest(
             repo=self.typed["repo"],
             objective=self.typed["objective"],

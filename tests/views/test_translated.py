@@ -9,7 +9,8 @@ import re
 import shutil
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from gettext import GNUTranslations
 from html.parser import HTMLParser
 from pathlib import Path
@@ -126,7 +127,13 @@ class Texts(HTMLParser):
 @pytest.fixture(scope="module")
 def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The collected texts as a language of their own."""
-    folder = tmp_path_factory.mktemp("locale")
+    with made_up(tmp_path_factory.mktemp("locale"), "⟦{}⟧".format) as folder:
+        yield folder
+
+
+@contextmanager
+def made_up(folder: Path, wrap: Callable[[str], str]) -> Iterator[Path]:
+    """A language in which each collected text is what `wrap` makes of it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(settings, "LOCALE_PATHS", [folder])
         patch.setattr(settings, "LANGUAGES", [("en", "English"), (MADE_UP, "⟦ ⟧")])
@@ -136,7 +143,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         plain = place / "english.mo"
         subprocess.run(["msgfmt", "--use-fuzzy", "-o", str(plain), "-"], input=english, check=True)
         with plain.open("rb") as file:
-            _write(place / "django.mo", GNUTranslations(file)._catalog)  # type: ignore[attr-defined]
+            _write(place / "django.mo", GNUTranslations(file)._catalog, wrap)  # type: ignore[attr-defined]
         _forget()
         yield folder
     _forget()
@@ -150,17 +157,17 @@ def _forget() -> None:
     trans_real.translation_catalog_exists.cache_clear()
 
 
-def _write(path: Path, english: dict[object, str]) -> None:
-    """A compiled catalog in which every text stands in brackets."""
+def _write(path: Path, english: dict[object, str], wrap: Callable[[str], str]) -> None:
+    """A compiled catalog in which every text is wrapped."""
     texts: dict[str, str] = {
         "": "Content-Type: text/plain; charset=UTF-8\nPlural-Forms: nplurals=2; plural=(n != 1);\n"
     }
     for key, text in english.items():
         if isinstance(key, str) and key:
-            texts[key] = f"⟦{text}⟧"
+            texts[key] = wrap(text)
         elif isinstance(key, tuple) and key[1] == 0:
             many = english[(key[0], 1)]
-            texts[f"{key[0]}\0{many}"] = f"⟦{text}⟧\0⟦{many}⟧"
+            texts[f"{key[0]}\0{many}"] = f"{wrap(text)}\0{wrap(many)}"
     keys = sorted(texts, key=lambda one: one.encode())
     ids = b"".join(key.encode() + b"\0" for key in keys)
     strings = b"".join(texts[key].encode() + b"\0" for key in keys)
