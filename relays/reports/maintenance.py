@@ -115,12 +115,17 @@ def living() -> QuerySet[Relay]:
 
 def held() -> QuerySet[Relay]:
     """Relays whose newest parking decision is one of a maintenance, parked or on their way there."""
-    newest = Decision.objects.filter(relay=OuterRef("pk"), act__in=_PARKING).order_by("-seq").values("seq")[:1]
     ours = MaintenanceItem.objects.filter(act__kind=Maintenance.Kind.PARK_ALL, decision__isnull=False)
     asked = Relay.objects.exclude(status__in=FINAL_STATUSES).filter(pk__in=ours.values("relay"))
-    found = asked.annotate(newest=Subquery(newest)).filter(newest__in=ours.values("decision"))
+    found = asked.annotate(newest=newest_parking("seq")).filter(newest__in=ours.values("decision"))
     parked = found.filter(status=RelayStatus.PARKED)
     return parked | found.filter(park=Request.DRAIN)
+
+
+def newest_parking(field: str) -> Subquery:
+    """This field of a relay's newest decision that parks it or lets it go on: whose word stands."""
+    rows = Decision.objects.filter(relay=OuterRef("pk"), act__in=_PARKING).order_by("-seq")
+    return Subquery(rows.values(field)[:1])
 
 
 def gated(relays: QuerySet[Relay]) -> QuerySet[Relay]:

@@ -4,9 +4,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import OperationalError
 from django.utils import timezone
 
-from relays.actions import maintenance, park, resume
+from relays.actions import maintenance, park, policies, resume
 from relays.actions.base import Actor, NotLegalNow, NotPermitted, Usage
 from relays.core import policy
 from relays.models import Decision, Maintenance, Relay, RelayStatus
@@ -154,3 +155,62 @@ def test_values_are_given_to_many_by_a_decision_each(ann: Actor) -> None:
         assert policy.from_snapshot(relay.policy).rotations_per_hour == 2
     again = maintenance.policy_all(ann, sets=["rotations_per_hour=2"], comment="again", relays=[one.pk])
     assert run(again) == "done" and states(again) == {one.pk: "kept"}
+
+
+def test_a_relay_whose_records_do_not_read_keeps_no_other_from_its_turn(ann: Actor) -> None:
+    broken, other = relay_that(), relay_that()
+    Relay.objects.filter(pk=broken.pk).update(policy={"ceiling": "no number"})
+    act = maintenance.policy_all(ann, sets=["rotations_per_hour=2"], comment="less")
+    assert run(act) == "done"
+    assert states(act) == {broken.pk: "kept", other.pk: "done"}
+    assert act.items.get(relay=broken).why
+    assert run(maintenance.park_all(ann)) == "done", "it parks like all others"
+    assert Relay.objects.filter(status="parked").count() == 2
+
+
+def test_a_database_that_did_not_answer_once_ends_no_act(ann: Actor, monkeypatch: pytest.MonkeyPatch) -> None:
+    relay, parked = relay_that(), park.park
+    act = maintenance.park_all(ann)
+
+    def locked(*_: Any, **__: Any) -> None:
+        raise OperationalError("database is locked")
+
+    monkeypatch.setattr(park, "park", locked)
+    assert maintenance.step(act.pk) == "running"
+    monkeypatch.setattr(park, "park", parked)
+    assert run(act) == "done" and states(act) == {relay.pk: "done"}
+
+
+@pytest.mark.parametrize("kind", ["policy", "resume"])
+def test_what_a_worker_did_before_it_died_counts_as_done(kind: str, ann: Actor) -> None:
+    relay = relay_that()
+    run(maintenance.park_all(ann))
+    if kind == "policy":
+        act = maintenance.policy_all(ann, sets=["rotations_per_hour=2"], comment="less")
+        policies.change(ann, relay.pk, sets=["rotations_per_hour=2"], comment="less", of=act.pk)
+    else:
+        act = maintenance.resume_all(ann)
+        resume.resume(ann, relay.pk, of=act.pk)
+    before = Decision.objects.count()
+    assert run(act) == "done" and states(act) == {relay.pk: "done"}
+    assert Decision.objects.count() == before
+
+
+def test_what_starts_while_all_is_parked_is_parked_too_and_what_was_resumed_is_not(ann: Actor) -> None:
+    first, meant = relay_that(), relay_that("parked")
+    act = maintenance.park_all(ann, comment="a new disk", expected=1)
+    started = relay_that("ready")  # its start was on its way when the button was pressed
+    resume.resume(ann, meant.pk)
+    assert run(act) == "done"
+    assert states(act) == {first.pk: "done", started.pk: "done"}
+    assert {relay.status for relay in Relay.objects.filter(pk__in=[first.pk, started.pk])} == {"parked"}
+    assert Relay.objects.get(pk=meant.pk).status == "ready"
+    assert report.plan().held == 2, "and one press lets both go on"
+
+
+def test_who_may_operate_no_more_parks_nothing_more(ann: Actor) -> None:
+    relay = relay_that()
+    act = maintenance.park_all(ann)
+    ann.user.groups.clear()
+    assert run(act) == "done" and states(act) == {relay.pk: "kept"}
+    assert Relay.objects.get().status == "waiting"

@@ -62,7 +62,7 @@ def dripping(says: bytes) -> Iterator[int]:
             link, _ = server.accept()
             with link, contextlib.suppress(OSError):
                 link.sendall(says)
-                for _ in range(200):
+                for _ in range(1000):
                     link.sendall(b"x")
                     time.sleep(0.03)
 
@@ -83,24 +83,25 @@ def dripping(says: bytes) -> Iterator[int]:
 def test_whoever_drips_is_given_up_in_time(
     scheme: str, says: bytes, private: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sending, "WHOLE", 1.5)
+    monkeypatch.setattr(sending, "WHOLE", 0.5)
     with dripping(says) as port:
         channel = channel_to(scheme.format(port))
         begun = time.monotonic()
         answer = delivery.test(channel, "me")
         took = time.monotonic() - begun
     assert not answer.sent and "no answer" in answer.text, answer
-    assert took < 1.5 + sending.GRACE + 1
+    assert took < 10
 
 
 def test_a_name_server_that_is_silent_is_given_up(private: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "WHOLE", 0.3)
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(3))
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(30))
     begun = time.monotonic()
     answer = delivery.test(channel_to("https://receiver.example/"), "me")
-    assert not answer.sent and "no answer" in answer.text and time.monotonic() - begun < 2
+    assert not answer.sent and "no answer" in answer.text and time.monotonic() - begun < 10
 
 
+@pytest.mark.slow
 def test_a_silent_receiver_takes_no_turn_of_others(
     receiver: Receiver, private: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -131,6 +132,7 @@ def test_words_of_a_person_are_no_markup_and_call_nobody(receiver: Receiver, pri
     assert "\n" not in title and "waits for a person" in title
 
 
+@pytest.mark.slow
 def test_a_storm_is_one_message_to_people_and_each_event_to_a_program(receiver: Receiver, private: None) -> None:
     told(f"gotify://127.0.0.1:{receiver.port}/tokentokentoken")
     told(f"{receiver.url}/hook")
