@@ -65,7 +65,7 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "relays.views.shell.shell",
             ],
-            "builtins": ["relays.templatetags.words", "relays.templatetags.explain"],
+            "builtins": [f"relays.templatetags.{name}" for name in ("words", "explain", "pointers")],
         },
     }
 ]

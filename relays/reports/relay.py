@@ -37,6 +37,7 @@ from relays.models import (
     Verification,
 )
 from relays.reports import approvals, userfacts
+from relays.reports import decisions as decided
 from relays.reports.gate import branch_tip
 from relays.reports.gate_words import cause_of, headline, said_beside
 from relays.reports.legs import totals
@@ -280,7 +281,7 @@ class Records:
     batons: tuple[BatonLine, ...]
     boundaries: tuple[Boundary, ...]
     ledger: tuple[LedgerRow, ...]
-    decisions: tuple[Decision, ...]
+    decisions: tuple[decided.Row, ...]
     held_only: bool
     older: str
 
@@ -317,10 +318,17 @@ def records(relay: Relay, tab: str = "batons", *, before: str = "", held_only: b
         ledger, older = rows[:SHOWN], str(skip + SHOWN) if len(rows) > SHOWN else ""
     elif tab == "decisions":
         decisions, older = _page(
-            Decision.objects.filter(relay=relay).select_related("actor", "gate").order_by("-seq"), "seq", number
+            Decision.objects.filter(relay=relay).select_related("actor").order_by("-seq"), "seq", number
         )
     return Records(
-        tab, counts, _baton_lines(batons), tuple(boundaries), tuple(ledger), tuple(decisions), held_only, older
+        tab,
+        counts,
+        _baton_lines(batons),
+        tuple(boundaries),
+        tuple(ledger),
+        tuple(map(decided.row_of, decisions)),
+        held_only,
+        older,
     )
 
 

@@ -145,6 +145,27 @@ def test_only_a_normal_end_is_quiet_among_the_marks_of_the_graph(story: Story, c
     assert 'class="tok tok-gate" href="/vocabulary/#RELAY_PARKED_UNSAFE"' in marks
 
 
+def test_a_relays_decisions_say_what_was_decided_and_lead_to_the_chain(story: Story, client_of: Clients) -> None:
+    client = client_of("operator")
+    client.post(reverse("relay_restate", args=[story.relay.pk]), {"objective": "Another goal", "comment": "Too wide"})
+    decision = Decision.objects.get(act="objective")
+    text = page(client, story.relay, tab="decisions")
+    story.relay.refresh_from_db()
+    records = text[text.index('id="records"') :]
+    assert "Too wide" in records and f'data-copy="{story.relay.objective_digest}"' in records
+    assert f'href="/decisions/?before={decision.seq + 1}#d-{decision.seq}"' in records
+
+
+def test_a_commit_among_pointers_is_short_and_copies_whole(story: Story, client_of: Clients) -> None:
+    sha = story.legs[0].end_sha
+    for url in (
+        reverse("relay", args=[story.relay.pk]) + "?tab=ledger", reverse("leg", args=[story.relay.pk, 0]),
+    ):  # fmt: skip
+        text = client_of("manager").get(url).content.decode()
+        assert f'<span class="mono">commit</span> <button class="sha" type="button" data-copy="{sha}"' in text
+        assert f">commit:{sha}<" not in text
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_is_sent_once_until_it_changes(story: Story, client_of: Clients, part: str) -> None:
     client, url = client_of("operator"), reverse("relay", args=[story.relay.pk])
