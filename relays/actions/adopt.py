@@ -18,6 +18,7 @@ from relays.actions.adoption import AdoptRequest
 from relays.actions.base import Actor, Held, NotFound, NotLegalNow, Refused, Usage, check_comment, need, record
 from relays.core import baton as batons
 from relays.core import donewhen, reload, userfacts
+from relays.core.lines import recorded
 from relays.core.vocabulary import Ask, Extra, Reason
 from relays.driver import adopt as taking_up
 from relays.driver import gates, leases, places, successor
@@ -233,7 +234,10 @@ def _make(
     kept, skipped = taking_up.ledger(relay, rows, moment)
     taking_up.counted(leg, made)
     driver_reload.keep(relay, row, ladder, purpose="adopt", leg=None, tip=found.tip, now=moment)
-    left_out = (*found.left_out, *([f"{skipped} rows of its ledger were not of its form"] if skipped else []))
+    left_out = (
+        *found.left_out,
+        *([recorded("%(skipped)s rows of its ledger were not of its form", skipped=skipped)] if skipped else []),
+    )
     stood = userfacts.taken_over(found.record.user_facts if found.record is not None else ())
     decision = record(
         actor,
@@ -267,7 +271,9 @@ def _make(
     bump(topic(relay.pk), RELAYS, INBOX)
     ring(relay.pk)
     relay.refresh_from_db()
-    said = why or f"decision {decision.seq}; its next leg starts from the baton of leg {leg.number}"
+    said = why or recorded(
+        "decision %(seq)s; its next leg starts from the baton of leg %(number)d", seq=decision.seq, number=leg.number
+    )
     return Adopted(relay.pk, leg.number, ladder.outcome, relay.status, said, relay.branch, found.tip, left_out)
 
 
@@ -282,9 +288,13 @@ def _park(relay: Relay, leg: Leg, found: Travelled, moment: datetime) -> str:
         asks[reason] = []
     if not asks and (found.record is None or found.record.status != "parked"):
         return ""
-    why = f"{', '.join(asks)}: as on the host that it came from" if asks else "parked on the host that it came from"
+    why = (
+        recorded("%(asks)s: as on the host that it came from", asks=", ".join(asks))
+        if asks
+        else recorded("parked on the host that it came from")
+    )
     change_relay(relay.pk, RelayStatus.PARKED, frm=[RelayStatus.READY], now=moment, why=why, next_at=None)
     for token, items in asks.items():
-        lines = [*items, f"taken over with leg {leg.number} from another host"]
+        lines = [*items, recorded("taken over with leg %(number)d from another host", number=leg.number)]
         gates.open_episode(relay.pk, token, leg=leg, items=lines, now=moment)
     return why

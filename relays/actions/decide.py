@@ -26,6 +26,7 @@ from relays.actions.base import (
     record,
 )
 from relays.core import policy
+from relays.core.lines import recorded
 from relays.core.settling import Settling
 from relays.core.vocabulary import Ask, Cause
 from relays.driver import budgets, causes, finals, gates, git, memory_ops, successor
@@ -225,7 +226,7 @@ def refuse(
                 relay.pk,
                 frm=[RelayStatus.PARKED],
                 now=moment,
-                why=f"refused and stopped by {actor.user.get_username()}",
+                why=recorded("refused and stopped by %(name)s", name=actor.user.get_username()),
             )
         bump(topic(relay.pk), RELAYS, INBOX)
     gate.refresh_from_db()
@@ -283,7 +284,7 @@ def _four_eyes(actor: Actor, gate: GateEpisode, relay: Relay, rules: policy.Poli
         return ""
     name = actor.user.get_username()
     if not any(other != name for other in people.approvers()):
-        return "four eyes did not bind: fewer than two people may approve"
+        return recorded("four eyes did not bind: fewer than two people may approve")
     others = [other for other in reviewer_names.names_of(relay.reviewers) if other != name]
     raise NotPermitted(
         _(
@@ -339,7 +340,7 @@ def form_digest(
 def _confirm(actor: Actor, gate: GateEpisode, relay: Relay, moment: datetime) -> None:
     """A goal in prose is reached because a reviewer says so: the relay is done, no leg is needed."""
     _move(actor, gate, GateState.CONFIRMED, GateState.APPROVED, moment)
-    why = f"{gate.token}: confirmed by {actor.user.get_username()}"
+    why = recorded("%(token)s: confirmed by %(name)s", token=gate.token, name=actor.user.get_username())
     if not finals.done(relay.pk, frm=[RelayStatus.PARKED], now=moment, why=why):
         raise NotLegalNow(
             _("approve %(gate)s: %(relay)s is %(status)s, not parked; look at its page again")
@@ -354,7 +355,7 @@ def _request(actor: Actor, gate: GateEpisode, relay: Relay, rules: policy.Policy
     """
     relay.refresh_from_db()
     if relay.status != RelayStatus.PARKED or gate.blocks != NEXT_LEG:
-        _move(actor, gate, GateState.CONFIRMED, GateState.APPROVED, moment, why="no leg was needed")
+        _move(actor, gate, GateState.CONFIRMED, GateState.APPROVED, moment, why=recorded("no leg was needed"))
         return
     if rules.resume != "on_approve":
         return
@@ -398,7 +399,9 @@ def _reopen(actor: Actor, gate: GateEpisode, relay: Relay, comment: str, moment:
         state_at=moment,
         reopened_from=gate,
     )
-    keep_step(again.pk, GateState.WAITING, now=moment, by=actor.user, why=f"gate {gate.pk} was reopened")
+    keep_step(
+        again.pk, GateState.WAITING, now=moment, by=actor.user, why=recorded("gate %(gate)s was reopened", gate=gate.pk)
+    )
     owed.gate_told(again, Notice.Event.GATE_OPENED, again.state, moment)
     bump(topic(relay.pk), RELAYS, INBOX)
     return GateOutcome(again.pk, again.state, decision.seq, 0, budgets.policy_of(relay).approvals)

@@ -21,6 +21,7 @@ from relays.actions import policies
 from relays.actions import resume as resuming
 from relays.actions.base import Actor, NotFound, NotLegalNow, Refused, Usage, check_comment, need, record
 from relays.core import policy
+from relays.core.lines import recorded
 from relays.driver import cleaning, gates
 from relays.driver.changes import INBOX, RELAYS
 from relays.driver.places import RELAY_ID
@@ -294,9 +295,13 @@ def _one(row: Maintenance, actor: Actor, relay_id: str) -> tuple[str, str, int |
             policies.change(actor, relay_id, sets=row.sets, comment=row.comment, of=row.pk)
         else:
             if not report.held().filter(pk=relay_id).exists():
-                return State.KEPT, "somebody has taken it up since", None
+                return State.KEPT, recorded("somebody has taken it up since"), None
             if (gate := gates.undecided(relay_id).first()) is not None:
-                return State.KEPT, f"gate {gate.pk} ({gate.token}) waits for a decision", None
+                return (
+                    State.KEPT,
+                    recorded("gate %(gate)s (%(token)s) waits for a decision", gate=gate.pk, token=gate.token),
+                    None,
+                )
             resuming.resume(actor, relay_id, row.comment, of=row.pk)
     except Refused as refusal:
         return State.KEPT, str(refusal), None
@@ -308,7 +313,7 @@ def _one(row: Maintenance, actor: Actor, relay_id: str) -> tuple[str, str, int |
     decision = _ours(row, relay_id, word)
     if decision is None:
         status = Relay.objects.filter(pk=relay_id).values_list("status", flat=True).first()
-        return State.KEPT, f"somebody was faster: it is {status}", None
+        return State.KEPT, recorded("somebody was faster: it is %(status)s", status=status), None
     return State.DONE, "", decision
 
 

@@ -5,6 +5,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from relays.actions.base import Actor, NotLegalNow, Outcome, check_comment, lock, need, record, relay_or_refuse
+from relays.core.lines import recorded
 from relays.driver import finals, gates, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_relay, ring, topic
 from relays.models import LIVE_STATES, Leg, Relay, RelayStatus, Request
@@ -71,7 +72,7 @@ def _end(actor: Actor, relay_id: str, act: str, immediate: bool, comment: str, o
                 RelayStatus.PARKED,
                 frm=QUIET,
                 now=moment,
-                why=f"parked by {actor.user.get_username()}",
+                why=recorded("parked by %(name)s", name=actor.user.get_username()),
                 next_at=None,
                 park=Request.LEG if relay.park == Request.LEG else Request.NONE,
             )
@@ -82,7 +83,7 @@ def _end(actor: Actor, relay_id: str, act: str, immediate: bool, comment: str, o
                 relay_id,
                 frm=(*QUIET, RelayStatus.PARKED),
                 now=moment,
-                why=f"stopped by {actor.user.get_username()}",
+                why=recorded("stopped by %(name)s", name=actor.user.get_username()),
             )
             will = "none"
         bump(topic(relay_id), RELAYS, INBOX)

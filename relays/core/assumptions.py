@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from relays.core.lines import recorded
 from relays.core.vocabulary import Ask
 
 INFERRED_FLOOR = 0.80
@@ -67,13 +68,30 @@ def assess(
     if math.isnan(given) or not 0 <= given <= 1:
         given = 0.0
     if known is Source.STALE:
-        return Assessment(Action.REFRESH, known, given, "stale: read it again")
+        return Assessment(Action.REFRESH, known, given, recorded("stale: read it again"))
     if known is Source.UNKNOWN:
-        return Assessment(Action.QUERY, known, given, "its source is unknown")
+        return Assessment(Action.QUERY, known, given, recorded("its source is unknown"))
     needed = inferred if known is Source.INFERRED else floor
     if given < needed:
-        return Assessment(Action.QUERY, known, given, f"confidence {given:g} is below {needed:g} ({known})")
-    return Assessment(Action.USE, known, given, f"confidence {given:g} clears {needed:g} ({known})")
+        return Assessment(
+            Action.QUERY,
+            known,
+            given,
+            recorded(
+                "confidence %(given)s is below %(needed)s (%(known)s)",
+                given=f"{given:g}",
+                needed=f"{needed:g}",
+                known=known,
+            ),
+        )
+    return Assessment(
+        Action.USE,
+        known,
+        given,
+        recorded(
+            "confidence %(given)s clears %(needed)s (%(known)s)", given=f"{given:g}", needed=f"{needed:g}", known=known
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +109,7 @@ def effect(cited: Iterable[str], assessed: Mapping[str, Assessment]) -> EffectVe
     for key in dict.fromkeys(cited):
         found = assessed.get(key)
         if found is None:
-            blocking.append((key, Action.QUERY, "not recorded as an assumption"))
+            blocking.append((key, Action.QUERY, recorded("not recorded as an assumption")))
         elif found.action is not Action.USE:
             blocking.append((key, found.action, found.reason))
     return EffectVerdict(not blocking, tuple(blocking), Ask.LOW_CONFIDENCE_ASSUMPTION if blocking else None)

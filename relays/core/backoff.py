@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
+from relays.core.lines import recorded
+
 #: where the agent does not say when it tries again: "5 s doubling to 5 min"
 FIRST: Final = timedelta(seconds=5)
 #: a wait is looked at again at least so often, however far off the agent's next try is
@@ -24,9 +26,9 @@ class Trouble(StrEnum):
 
 #: in plain words, for whoever reads why a relay waits or was parked
 WORDS: Final[dict[str, str]] = {
-    Trouble.OVERLOAD: "the model's service is overloaded",
-    Trouble.NETWORK: "the model's service cannot be reached",
-    Trouble.SIGN_IN: "the agent's sign-in has expired or was lost: sign the agent in again, then approve",
+    Trouble.OVERLOAD: recorded("the model's service is overloaded"),
+    Trouble.NETWORK: recorded("the model's service cannot be reached"),
+    Trouble.SIGN_IN: recorded("the agent's sign-in has expired or was lost: sign the agent in again, then approve"),
 }
 
 
@@ -37,7 +39,7 @@ def passes(trouble: str) -> bool:
 
 def why(trouble: str, tries: int) -> str:
     """The line that a waiting relay shows."""
-    return f"the leg in back-off: {WORDS[trouble]}; tries: {tries}"
+    return recorded("the leg in back-off: %(trouble)s; tries: %(tries)s", trouble=WORDS[trouble], tries=tries)
 
 
 def step(tries: int, said: timedelta | None) -> timedelta:

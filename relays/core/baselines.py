@@ -23,6 +23,7 @@ from relays.core.carryover_policies import (
     Unbounded,
 )
 from relays.core.carryover_prices import Prices
+from relays.core.lines import recorded
 from relays.core.shadow import BATON_TOKENS, ORIENTATION_TOKENS, Figure, Provenance
 
 PolicyName = Literal["relay", "compaction", "context_editing", "sliding_window", "none"]
@@ -103,7 +104,7 @@ def _assumed(value: Value, source: str, low: Value | None = None, high: Value | 
     return Parameter(value, Provenance.ASSUMED, source, low, high)
 
 
-SPEC: Final = "the published setting"
+SPEC: Final = recorded("the published setting")
 #: "with window 200,000, base 4,000, growth 6,000 per turn, baton 2,000, trigger .95, residue .30, mark .60, read ×0.1,
 #: write ×1.25 and nothing else charged"
 PUBLISHED_VALUES: Final[Mapping[str, Value]] = {
@@ -121,16 +122,24 @@ def published() -> Setting:
 
 
 MARK: Final = _assumed(
-    Decimal("0.60"), "the policy's soft mark, as a part of the window", Decimal("0.40"), Decimal("0.80")
+    Decimal("0.60"), recorded("the policy's soft mark, as a part of the window"), Decimal("0.40"), Decimal("0.80")
 )
-BATON: Final = _assumed(BATON_TOKENS, "the size of a baton is bounded by its form", 500, 4_000)
-ORIENTATION: Final = _assumed(ORIENTATION_TOKENS, "no leg was measured yet: the same on both sides", 5_000, 40_000)
-REREAD: Final = _assumed(ORIENTATION_TOKENS, "no compaction was measured yet: the same on both sides", 5_000, 40_000)
-HANDOVER: Final = _assumed(2_000, "what a leg writes to wind down: as much as its baton", 0, 6_000)
-SUMMARY: Final = _assumed(4_000, "what a summary's call writes: about a quarter of what it leaves", 1_000, 12_000)
-CLEAR_AT: Final = _assumed(100_000, "clear_tool_uses_20250919: it begins at 100,000 input tokens unless told otherwise")
-KEEP: Final = _assumed(3, "clear_tool_uses_20250919: it keeps the last 3 tool uses unless told otherwise")
-SLIDE: Final = _assumed(Decimal("0.60"), "as full as the relay's window gets")
+BATON: Final = _assumed(BATON_TOKENS, recorded("the size of a baton is bounded by its form"), 500, 4_000)
+ORIENTATION: Final = _assumed(
+    ORIENTATION_TOKENS, recorded("no leg was measured yet: the same on both sides"), 5_000, 40_000
+)
+REREAD: Final = _assumed(
+    ORIENTATION_TOKENS, recorded("no compaction was measured yet: the same on both sides"), 5_000, 40_000
+)
+HANDOVER: Final = _assumed(2_000, recorded("what a leg writes to wind down: as much as its baton"), 0, 6_000)
+SUMMARY: Final = _assumed(
+    4_000, recorded("what a summary's call writes: about a quarter of what it leaves"), 1_000, 12_000
+)
+CLEAR_AT: Final = _assumed(
+    100_000, recorded("clear_tool_uses_20250919: it begins at 100,000 input tokens unless told otherwise")
+)
+KEEP: Final = _assumed(3, recorded("clear_tool_uses_20250919: it keeps the last 3 tool uses unless told otherwise"))
+SLIDE: Final = _assumed(Decimal("0.60"), recorded("as full as the relay's window gets"))
 
 _COMMON: Final[Mapping[str, Parameter]] = {
     "mark": MARK, "baton": BATON, "orientation": ORIENTATION, "handover": HANDOVER, "reread": REREAD,
@@ -138,19 +147,21 @@ _COMMON: Final[Mapping[str, Parameter]] = {
 }  # fmt: skip
 
 _ANTHROPIC: Final[Mapping[str, Parameter]] = {
-    "read_price": _assumed(Decimal("0.1"), "Anthropic, prices: a cache read costs a tenth of input"),
-    "write_price": _assumed(Decimal("1.25"), "Anthropic, prices: a cache write of 5 minutes costs 1.25 of input"),
-    "output_price": _assumed(Decimal(5), "Anthropic, prices: output costs five times input"),
+    "read_price": _assumed(Decimal("0.1"), recorded("Anthropic, prices: a cache read costs a tenth of input")),
+    "write_price": _assumed(
+        Decimal("1.25"), recorded("Anthropic, prices: a cache write of 5 minutes costs 1.25 of input")
+    ),
+    "output_price": _assumed(Decimal(5), recorded("Anthropic, prices: output costs five times input")),
 }
 _OPENAI: Final[Mapping[str, Parameter]] = {
-    "read_price": _assumed(Decimal("0.1"), "OpenAI, prices: cached input costs a tenth of input"),
-    "write_price": _assumed(Decimal(1), "OpenAI, prices: writing the cache is not billed"),
-    "output_price": _assumed(Decimal(6), "OpenAI, prices of gpt-5.5: output costs six times input"),
+    "read_price": _assumed(Decimal("0.1"), recorded("OpenAI, prices: cached input costs a tenth of input")),
+    "write_price": _assumed(Decimal(1), recorded("OpenAI, prices: writing the cache is not billed")),
+    "output_price": _assumed(Decimal(6), recorded("OpenAI, prices of gpt-5.5: output costs six times input")),
 }
 _GOOGLE: Final[Mapping[str, Parameter]] = {
-    "read_price": _assumed(Decimal("0.1"), "Google, prices: cached input costs a tenth of input"),
-    "write_price": _assumed(Decimal(1), "Google, prices: writing the cache is not billed"),
-    "output_price": _assumed(Decimal(8), "Google, prices of gemini-2.5-pro: output costs eight times input"),
+    "read_price": _assumed(Decimal("0.1"), recorded("Google, prices: cached input costs a tenth of input")),
+    "write_price": _assumed(Decimal(1), recorded("Google, prices: writing the cache is not billed")),
+    "output_price": _assumed(Decimal(8), recorded("Google, prices of gemini-2.5-pro: output costs eight times input")),
 }
 
 #: Claude Code keeps so many tokens of its window free for the summary and for what comes meanwhile
@@ -169,15 +180,21 @@ def _claude(window: int) -> dict[str, Parameter]:
     low, high = _below(window, 50_000), min(trigger + 16_000, window)
     return {
         "base": _assumed(
-            29_760, "system prompt and tools of Claude Code 2.1.226, read from the cache after compactions"
+            29_760, recorded("system prompt and tools of Claude Code 2.1.226, read from the cache after compactions")
         ),
-        "growth": _assumed(1_300, "three sessions of Claude Code 2.1: 1,220 to 1,312 tokens a call on average"),
-        "output": _assumed(630, "354 calls of Claude Code 2.1.226: 632 tokens on average"),
-        "trigger": _assumed(trigger, "Claude Code compacts 33,000 tokens before its window is full", low, high),
+        "growth": _assumed(
+            1_300, recorded("three sessions of Claude Code 2.1: 1,220 to 1,312 tokens a call on average")
+        ),
+        "output": _assumed(630, recorded("354 calls of Claude Code 2.1.226: 632 tokens on average")),
+        "trigger": _assumed(
+            trigger, recorded("Claude Code compacts 33,000 tokens before its window is full"), low, high
+        ),
         "residue": _assumed(
             11_800,
-            "nine measured compactions, 61,596 tokens after them at the median, less 29,760 of system prompt and "
-            "tools and 20,000 that are read again",
+            recorded(
+                "nine measured compactions, 61,596 tokens after them at the median, less 29,760 of system prompt and "
+                "tools and 20,000 that are read again"
+            ),
             4_000,
             22_000,
         ),  # fmt: skip
@@ -187,15 +204,20 @@ def _claude(window: int) -> dict[str, Parameter]:
 
 def _codex(window: int) -> dict[str, Parameter]:
     return {
-        "base": _assumed(10_624, "system prompt and tools of Codex 0.142, read from the cache by first calls"),
-        "growth": _assumed(2_000, "two sessions of Codex: 1,972 and 2,000 tokens a call on average"),
-        "output": _assumed(417, "337 calls of Codex 0.142: 417 tokens on average"),
+        "base": _assumed(
+            10_624, recorded("system prompt and tools of Codex 0.142, read from the cache by first calls")
+        ),
+        "growth": _assumed(2_000, recorded("two sessions of Codex: 1,972 and 2,000 tokens a call on average")),
+        "output": _assumed(417, recorded("337 calls of Codex 0.142: 417 tokens on average")),
         "trigger": _assumed(
-            Decimal("0.93"), "Codex compacts at about 0.93 of its window", Decimal("0.86"), Decimal("0.95")
+            Decimal("0.93"), recorded("Codex compacts at about 0.93 of its window"), Decimal("0.86"), Decimal("0.95")
         ),
         "residue": _assumed(
             Decimal("0.11"),
-            "1,304 compactions of Codex, as declared; that share may count the base, so that it is varied down to 0.03",
+            recorded(
+                "1,304 compactions of Codex, as declared; that share may count the base, so that it is varied down to "
+                "0.03"
+            ),
             Decimal("0.03"),
             Decimal("0.15"),
         ),
@@ -205,15 +227,18 @@ def _codex(window: int) -> dict[str, Parameter]:
 
 def _gemini(window: int) -> dict[str, Parameter]:
     return {
-        "base": _assumed(11_700, "system prompt and tools of Gemini CLI, read from the cache by a session's calls"),
-        "growth": _assumed(1_300, "as Claude Code: no longer session was measured"),
-        "output": _assumed(400, "as Codex: no longer session was measured"),
+        "base": _assumed(
+            11_700, recorded("system prompt and tools of Gemini CLI, read from the cache by a session's calls")
+        ),
+        "growth": _assumed(1_300, recorded("as Claude Code: no longer session was measured")),
+        "output": _assumed(400, recorded("as Codex: no longer session was measured")),
         "trigger": _assumed(
-            Decimal("0.5"), "Gemini CLI compresses at half of the model's limit, 0.7 in older versions",
+            Decimal("0.5"), recorded("Gemini CLI compresses at half of the model's limit, 0.7 in older versions"),
             Decimal("0.5"), Decimal("0.7"),
         ),
         "residue": _assumed(
-            Decimal("0.3"), "Gemini CLI keeps the last 30 % of the conversation", Decimal("0.2"), Decimal("0.4")
+            Decimal("0.3"), recorded("Gemini CLI keeps the last 30 % of the conversation"),
+            Decimal("0.2"), Decimal("0.4"),
         ),
         **_GOOGLE,
     }  # fmt: skip
@@ -222,14 +247,15 @@ def _gemini(window: int) -> dict[str, Parameter]:
 def _opencode(window: int) -> dict[str, Parameter]:
     trigger = _below(window, OPENCODE_HEADROOM)
     return {
-        "base": _assumed(11_700, "as Gemini CLI: not measured"),
-        "growth": _assumed(1_300, "as Claude Code: not measured"),
-        "output": _assumed(400, "as Codex: not measured"),
+        "base": _assumed(11_700, recorded("as Gemini CLI: not measured")),
+        "growth": _assumed(1_300, recorded("as Claude Code: not measured")),
+        "output": _assumed(400, recorded("as Codex: not measured")),
         "trigger": _assumed(
-            trigger, "OpenCode compacts when the model's longest answer, at most 32,000 tokens, no longer fits",
+            trigger,
+            recorded("OpenCode compacts when the model's longest answer, at most 32,000 tokens, no longer fits"),
             _below(window, 50_000), min(trigger + 16_000, window),
         ),
-        "residue": _assumed(4_000, "OpenCode goes on with the summary alone", 2_000, 20_000),
+        "residue": _assumed(4_000, recorded("OpenCode goes on with the summary alone"), 2_000, 20_000),
         **_ANTHROPIC,
     }  # fmt: skip
 
@@ -255,6 +281,6 @@ def defaults(agent: str = OTHERS, window: int | None = None) -> Setting:
             for name, one in own.items()
         }
     base = own["base"]
-    kept = _assumed(base.value, "the base stays cached over a cut, on both sides alike", 0, base.value)
-    parameters = {"window": _assumed(size, "the agent's usual window"), **_COMMON, **own, "kept": kept}
+    kept = _assumed(base.value, recorded("the base stays cached over a cut, on both sides alike"), 0, base.value)
+    parameters = {"window": _assumed(size, recorded("the agent's usual window")), **_COMMON, **own, "kept": kept}
     return Setting(agent, {name: parameters[name] for name in NAMES})

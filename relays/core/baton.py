@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 from relays.core.batonform import Artifact, Baton, Bounds, Cursor, Refused, Shape, TombstoneRecord
+from relays.core.lines import recorded
 from relays.core.objective import pin_digest, trim, verifies
 from relays.core.pointers import read_entry
 from relays.core.sentences import RuleError, phrase, quoted
@@ -123,7 +124,7 @@ def canonical(baton: Baton) -> bytes:
     try:
         return write(as_mapping(baton)).encode()
     except UnicodeEncodeError:
-        raise BatonError("", "a lone surrogate has no UTF-8 form") from None
+        raise BatonError("", recorded("a lone surrogate has no UTF-8 form")) from None
 
 
 def digest(baton: Baton) -> str:
@@ -143,13 +144,13 @@ def check_new(baton: Baton, bounds: Bounds | None = None) -> None:
         raise BatonError(refusal.path, refusal.evidence)
     pin = baton.objective
     if (pin.pin_id, pin.text) != (trim(pin.pin_id), trim(pin.text)):
-        raise BatonError("objective", "it is not trimmed, as a pin is when it is made")
+        raise BatonError("objective", recorded("it is not trimmed, as a pin is when it is made"))
     if not baton.done_when.strip():
-        raise BatonError("done_when", "it is empty")
+        raise BatonError("done_when", recorded("it is empty"))
     for name, entries in (("open_questions", baton.open_questions), ("do_not_rederive", baton.do_not_rederive)):
         for index, entry in enumerate(unique(entries)):
             if read_entry(entry, limits.line)[0] is None:
-                raise BatonError(f"{name}[{index}]", "it has no pointer: 'kind:ref' or '#n', then a label")
+                raise BatonError(f"{name}[{index}]", recorded("it has no pointer: 'kind:ref' or '#n', then a label"))
 
 
 def _without(value: Value, key: str) -> Value:
@@ -169,7 +170,11 @@ def _written_too_large(text: str | bytes, baton: Baton, limit: int) -> str:
     if len(text) * 6 <= limit:
         return ""
     size = len(canonical(baton))
-    return f"{size} bytes in its canonical form, more than {limit}" if size > limit else ""
+    return (
+        recorded("%(size)d bytes in its canonical form, more than %(limit)d", size=size, limit=limit)
+        if size > limit
+        else ""
+    )
 
 
 def read(text: str | bytes, bounds: Bounds | None = None) -> Reading:
@@ -197,12 +202,16 @@ def read(text: str | bytes, bounds: Bounds | None = None) -> Reading:
     except Refused as fault:
         if claimed is None:
             return refused(1, fault.path, fault.why)
-        return refused(2, claimed, f"a field named 'claimed' (and step 1: {fault.path}: {fault.why})")
+        return refused(
+            2,
+            claimed,
+            recorded("a field named 'claimed' (and step 1: %(path)s: %(why)s)", path=fault.path, why=fault.why),
+        )
     if claimed is None and (why := _written_too_large(text, baton, bounds.total * bounds.factor)):
         return refused(1, "", why)
-    passed(1, "", "exact keys, types, forms and bounds")
+    passed(1, "", recorded("exact keys, types, forms and bounds"))
     if claimed is not None:
-        return refused(2, claimed, "a field named 'claimed': a baton carries no claim")
+        return refused(2, claimed, recorded("a field named 'claimed': a baton carries no claim"))
     passed(2, "", "no field named 'claimed'")
     if schema != SCHEMA:
         return refused(3, "schema", f"not {SCHEMA!r}")
@@ -210,9 +219,11 @@ def read(text: str | bytes, bounds: Bounds | None = None) -> Reading:
     pin = baton.objective
     if not verifies(pin):
         wanted = pin_digest(pin.pin_id, pin.text)
-        return refused(4, "objective.digest", f"the text's digest is {wanted}; the baton states another")
-    passed(4, "objective.digest", f"{pin.digest} is the digest of the text as it stands")
+        return refused(
+            4, "objective.digest", recorded("the text's digest is %(wanted)s; the baton states another", wanted=wanted)
+        )
+    passed(4, "objective.digest", recorded("%(digest)s is the digest of the text as it stands", digest=pin.digest))
     if baton.tombstone.reason not in TOMBSTONE_REASONS:
-        return refused(5, "tombstone.reason", "unknown token: not in the vocabulary")
+        return refused(5, "tombstone.reason", recorded("unknown token: not in the vocabulary"))
     passed(5, "tombstone.reason", baton.tombstone.reason)
     return Reading(baton, tuple(steps))

@@ -6,6 +6,7 @@ Mission: "A deliberately closed schema." The names that others use are exported 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from relays.core.lines import recorded
 from relays.core.objective import Pin
 from relays.core.pointers import (
     Kind,
@@ -96,73 +97,73 @@ class Refused(Exception):
 
 def _object(value: Value, path: str, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, Value]:
     if not isinstance(value, Members):
-        raise Refused(path, f"an object is wanted, not {_type(value)}")
+        raise Refused(path, recorded("an object is wanted, not %(value)s", value=_type(value)))
     found: dict[str, Value] = {}
     for key, item in value.items:
         if key in found:
-            raise Refused(join(path, key), "the key stands twice")
+            raise Refused(join(path, key), recorded("the key stands twice"))
         if key not in required and key not in optional:
-            raise Refused(join(path, key), "an unknown key")
+            raise Refused(join(path, key), recorded("an unknown key"))
         found[key] = item
     for key in required:
         if key not in found:
-            raise Refused(join(path, key), "the key is missing")
+            raise Refused(join(path, key), recorded("the key is missing"))
     return found
 
 
 def _type(value: Value) -> str:
     match value:
         case None:
-            return "null"
+            return recorded("null")
         case bool():
-            return "a truth value"
+            return recorded("a truth value")
         case int():
-            return "a number"
+            return recorded("a number")
         case OddNumber():
-            return f"the number {shown(value.text, 24)}"
+            return recorded("the number %(what)s", what=shown(value.text, 24))
         case str():
-            return "a string"
+            return recorded("a string")
         case list():
-            return "a list"
+            return recorded("a list")
         case Members():
-            return "an object"
+            return recorded("an object")
 
 
 def _text(value: Value, path: str, limit: int, *, empty: bool = False, lines: bool = False) -> str:
     if not isinstance(value, str):
-        raise Refused(path, f"a string is wanted, not {_type(value)}")
+        raise Refused(path, recorded("a string is wanted, not %(value)s", value=_type(value)))
     size = utf8_size(value)
     if size is None:
-        raise Refused(path, "a lone surrogate has no UTF-8 form")
+        raise Refused(path, recorded("a lone surrogate has no UTF-8 form"))
     if size > limit:
-        raise Refused(path, f"{size} bytes, more than {limit}")
+        raise Refused(path, recorded("%(size)d bytes, more than %(limit)d", size=size, limit=limit))
     if not empty and not value.strip():
-        raise Refused(path, "it is empty")
+        raise Refused(path, recorded("it is empty"))
     if not lines and control_character(value):
-        raise Refused(path, "one line is wanted: no line break or other control character")
+        raise Refused(path, recorded("one line is wanted: no line break or other control character"))
     return value
 
 
 def _number(value: Value, path: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
-        raise Refused(path, f"an integer is wanted, not {_type(value)}")
+        raise Refused(path, recorded("an integer is wanted, not %(value)s", value=_type(value)))
     if not 0 <= value <= MAX_NUMBER:
-        raise Refused(path, "the integer is negative or too large")
+        raise Refused(path, recorded("the integer is negative or too large"))
     return value
 
 
 def _list(value: Value, path: str, limit: int) -> list[Value]:
     if not isinstance(value, list):
-        raise Refused(path, f"a list is wanted, not {_type(value)}")
+        raise Refused(path, recorded("a list is wanted, not %(value)s", value=_type(value)))
     if len(value) > limit:
-        raise Refused(path, f"{len(value)} entries, more than {limit}")
+        raise Refused(path, recorded("%(n)d entries, more than %(limit)d", n=len(value), limit=limit))
     return value
 
 
 def _sha(value: Value, path: str) -> str:
     text = _text(value, path, 64)
     if not is_sha(text):
-        raise Refused(path, "not a full object name (40 or 64 lower-case hex digits)")
+        raise Refused(path, recorded("not a full object name (40 or 64 lower-case hex digits)"))
     return text
 
 
@@ -234,7 +235,7 @@ class Shape:
         ledger = _text(found.get("ledger_ref", ""), f"{path}.ledger_ref", self.line, empty=True)
         globs = _list(found["held_region"], f"{path}.held_region", self.bounds.held_region * self.factor)
         if not globs:
-            raise Refused(f"{path}.held_region", "it is empty: a relay that writes needs a region")
+            raise Refused(f"{path}.held_region", recorded("it is empty: a relay that writes needs a region"))
         region: list[str] = []
         for index, glob in enumerate(globs):
             at = f"{path}.held_region[{index}]"
@@ -262,7 +263,7 @@ class Shape:
             found = _object(item, path, ("kind", "ref"))
             kind = _text(found["kind"], f"{path}.kind", self.line, empty=True)
             if kind not in tuple(Kind):
-                raise Refused(f"{path}.kind", "not one of commit, issue, memory, ledger, file")
+                raise Refused(f"{path}.kind", recorded("not one of commit, issue, memory, ledger, file"))
             ref = _text(found["ref"], f"{path}.ref", self.line)
             made.append(Artifact(Kind(kind), self.ref(Kind(kind), ref, f"{path}.ref")))
         return tuple(made)
@@ -278,7 +279,9 @@ class Shape:
                 raise Refused(at, error.why) from None
             size = utf8_size(label)
             if pointer is not None and size is not None and size > self.bounds.label * self.factor:
-                raise Refused(at, f"its label is longer than {self.bounds.label * self.factor} bytes")
+                raise Refused(
+                    at, recorded("its label is longer than %(factor)s bytes", factor=self.bounds.label * self.factor)
+                )
             made.append(entry)
         return tuple(made)
 

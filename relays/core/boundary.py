@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from relays.core.donewhen import DoneVerdict, Truth
 from relays.core.externalize import GateVerdict
+from relays.core.lines import recorded
 from relays.core.rotation import AxisUse, CapVerdict
 from relays.core.safepoint import SafePoint, TreeState
 from relays.core.vocabulary import Cause, Hold, Mode, strongest
@@ -196,9 +197,9 @@ def _detail(view: BoundaryView, hold: Hold | None) -> tuple[str, ...]:
     if hold is Hold.NOT_EXTERNALIZED:
         return tuple(f"{culprit.label}: {culprit.fix}" for culprit in view.gate.culprits)
     if hold is Hold.HYSTERESIS:
-        return ("no verified progress since an earlier leg armed",)
+        return (recorded("no verified progress since an earlier leg armed"),)
     if hold is Hold.ROTATION_CAPPED:
-        return (f"{view.cap.used} of {view.cap.limit} rotations in the last hour",)
+        return (recorded("%(used)s of %(limit)s rotations in the last hour", used=view.cap.used, limit=view.cap.limit),)
     if hold is Hold.NOT_AT_SAFE_POINT and not view.tree.operation:
-        return (f"the green command's answer for this tip: {view.green}",)
+        return (recorded("the green command's answer for this tip: %(green)s", green=view.green),)
     return tuple(view.safe.detail.get(hold, ()))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from relays.core.lines import recorded
 from relays.core.pointers import Kind, Pointer, PointerError, check_ref, control_character, utf8_size
 from relays.core.sentences import RuleError, Sentence, phrase, quoted
 from relays.core.strictjson import shown
@@ -180,10 +181,10 @@ def evaluate(done: DoneWhen, answers: Mapping[Clause, tuple[Truth, str]]) -> Don
             truth, evidence = answers[clause]
             truths.add(truth)
         elif clause.kind == "cmd":
-            truth, evidence = Truth.UNKNOWN, "left out: no command is run here"
+            truth, evidence = Truth.UNKNOWN, recorded("left out: no command is run here")
             left_out = True
         else:
-            truth, evidence = Truth.UNKNOWN, "no store answered"
+            truth, evidence = Truth.UNKNOWN, recorded("no store answered")
             truths.add(truth)
         judged.append((clause, truth, evidence))
     if Truth.FALSE in truths:

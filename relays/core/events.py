@@ -16,6 +16,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from relays.core.eventforms import SCHEMAS
+from relays.core.lines import recorded
 
 SCHEMA: Final = "relay.event.v1"
 LINE_BYTES: Final = 256 * 1024
@@ -71,7 +72,7 @@ _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[{\]}]', re.DOTALL)
 def parse_line(line: bytes) -> Parsed:
     """Read one line of a leg's stream; white space around the object is legal. Never raises."""
     if len(line) > LINE_BYTES:
-        problem = f"line of {len(line)} bytes, more than {LINE_BYTES}"
+        problem = recorded("line of %(n)d bytes, more than %(line_bytes)d", n=len(line), line_bytes=LINE_BYTES)
         return Parsed(None, problem=problem, declares=_glimpse(line, problem))
     try:
         row = _object(line)
@@ -132,7 +133,9 @@ def _declaration(kind: str, label: object, problem: str) -> Event | None:
     if kept is None:
         return None
     own = (
-        label if isinstance(label, str) and label.strip() and kept == kind else f"{kind} that cannot be read: {problem}"
+        label
+        if isinstance(label, str) and label.strip() and kept == kind
+        else recorded("%(kind)s that cannot be read: %(problem)s", kind=kind, problem=problem)
     )
     return Event(kept, -1, None, {"label": own, "malformed": problem})
 

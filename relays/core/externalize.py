@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from relays.core.lines import recorded
 from relays.core.pointers import Answer, Kind, Pointer, PointerError, Verdict, parse_pointer
 from relays.core.safepoint import TreeState
 from relays.core.vocabulary import Reason
@@ -22,7 +23,7 @@ EPHEMERAL = "turn"
 STATEMENT = "externalized"
 
 #: the label of the finding that stands for a tree that could not be read
-UNREAD_TREE = "the working tree, which could not be read"
+UNREAD_TREE = recorded("the working tree, which could not be read")
 
 #: the kind of the finding that the branch no longer holds what the leg started from
 LOST = "cursor_lost"
@@ -46,10 +47,10 @@ FIXES: dict[str, str] = {
 DETECTED: dict[str, str] = {
     "dirty": "uncommitted work",
     "stash": "stashed work",
-    "file_outside": "a file outside the repository",
-    "commit_off_branch": "a commit that is not on the branch",
-    LOST: "work that the branch lost",
-    "todo": "an open task",
+    "file_outside": recorded("a file outside the repository"),
+    "commit_off_branch": recorded("a commit that is not on the branch"),
+    LOST: recorded("work that the branch lost"),
+    "todo": recorded("an open task"),
 }
 
 #: kind of pointer -> what would make it resolve
@@ -126,13 +127,20 @@ def detect(
     """
     found = [_found(path, "dirty") for path in tree.unparked] if tree.known else [_found(UNREAD_TREE, "dirty")]
     if stashes > 0:
-        found.append(_found(f"{stashes} stashed change{'s' if stashes > 1 else ''}", "stash"))
+        found.append(
+            _found(
+                recorded("%(n)d stashed changes", n=stashes) if stashes > 1 else recorded("1 stashed change"),
+                "stash",
+            )
+        )
     for fact in declared:
         found.append(fact if fact.backing.strip() else replace(fact, durability="", backing="", source="detected"))
     found += [_found(path, "file_outside") for path in files_outside]
     found += [_found(sha, "commit_off_branch") for sha in commits_off_branch]
     if cursor_lost:
-        label = f"work of earlier legs up to {cursor_lost[:12]} that the branch lost"
+        label = recorded(
+            "work of earlier legs up to %(cursor_lost)s that the branch lost", cursor_lost=cursor_lost[:12]
+        )
         found.append(LoadBearing(label, LOST, backing=f"commit:{cursor_lost}", source="detected"))
     found += [_found(todo, "todo") for todo in open_todos]
     return tuple(found)
@@ -168,16 +176,16 @@ def gate(
 
 def _judge(fact: LoadBearing, answers: Mapping[str, Answer]) -> tuple[LoadBearing, Verdict | None, str]:
     if ephemeral(fact.durability):
-        return fact, None, f"class {EPHEMERAL}: it need not survive the leg"
+        return fact, None, recorded("class %(ephemeral)s: it need not survive the leg", ephemeral=EPHEMERAL)
     if not fact.backing.strip():
         return fact, None, "no pointer"
     try:
         pointer = parse_pointer(fact.backing)
     except PointerError as refusal:
-        return fact, None, f"not a pointer: {refusal.why}"
+        return fact, None, recorded("not a pointer: %(why)s", why=refusal.why)
     answer = answers.get(fact.backing) or answers.get(str(pointer))
     if answer is None:
-        return fact, Verdict.UNKNOWN, "no store was asked"
+        return fact, Verdict.UNKNOWN, recorded("no store was asked")
     return fact, answer.verdict, answer.evidence
 
 

@@ -12,6 +12,7 @@ from decimal import ROUND_FLOOR, Decimal
 from typing import Final
 
 from relays.core.budget import Spent, left
+from relays.core.lines import recorded
 from relays.core.policy import Envelope
 
 #: ended legs without which no pace is known
@@ -41,14 +42,14 @@ def reach(envelope: Envelope, spent: Spent, ended: int, progress: int) -> tuple[
     """
     limited = [axis for axis in left(envelope, spent) if axis.limit is not None]
     if not limited:
-        return (), "no limit is set: the envelope has no axis"
+        return (), recorded("no limit is set: the envelope has no axis")
     if ended < ENOUGH:
-        return (), f"legs that ended: {ended} of {ENOUGH}"
+        return (), recorded("legs that ended: %(ended)s of %(enough)s", ended=ended, enough=ENOUGH)
     found: list[Reach] = []
     unknown: list[str] = []
     for axis in limited:
         if axis.axis == "spend" and spent.unpriced_calls:
-            unknown.append("spend: some calls have no price")
+            unknown.append(recorded("spend: some calls have no price"))
             continue
         limit, used = _number(axis.limit), _number(axis.used)
         pace = used / ended

@@ -8,6 +8,7 @@ keeps a processor busy for minutes.
 from dataclasses import dataclass
 from functools import lru_cache
 
+from relays.core.lines import recorded
 from relays.core.pointers import path_problem, utf8_size
 
 GLOB_BYTES = 500
@@ -21,14 +22,14 @@ def glob_problem(glob: str, limit: int = GLOB_BYTES) -> str:
         return problem
     size = utf8_size(glob)
     if size is None or size > limit:
-        return f"it is longer than {limit} bytes"
+        return recorded("it is longer than %(limit)d bytes", limit=limit)
     if glob.startswith("#"):
-        return "it begins with '#', a comment in gitignore"
+        return recorded("it begins with '#', a comment in gitignore")
     parts = glob.rstrip("/").split("/")
     if "." in parts or "" in parts:
-        return "it has an empty or '.' segment"
+        return recorded("it has an empty or '.' segment")
     if any(_compile_segment(part) is None for part in parts):
-        return "a '[' is not closed, or a [:class:] is used"
+        return recorded("a '[' is not closed, or a [:class:] is used")
     return ""
 
 

@@ -17,6 +17,7 @@ from statistics import median_low
 from typing import Final
 
 from relays.core.baselines import Parameter, Setting, Value
+from relays.core.lines import recorded
 from relays.core.shadow import Provenance
 
 #: fewer measured values than this teach nothing: one trigger that was off moves every compaction after it
@@ -156,7 +157,7 @@ def _trigger(one: MeasuredCut, was: int, window: int, below: bool) -> Value:
 def middle(name: str, values: Sequence[Value], scope: str) -> Learned:
     """The middle one of measured values, with their range: it was measured itself. ValueError without a value."""
     if not values:
-        raise ValueError("nothing was measured")
+        raise ValueError(recorded("nothing was measured"))
     ordered = sorted(values)
     cut = len(ordered) // 4 if len(ordered) >= QUARTERED else 0
     return Learned(name, median_low(ordered), ordered[cut], ordered[-1 - cut], len(ordered), scope)
@@ -181,7 +182,7 @@ def apply(setting: Setting, learned: Mapping[str, Learned]) -> Setting:
                                   min(int(one.low), most), min(int(one.high), most))  # fmt: skip
         setting = setting.put(one.name, parameter)
     if "residue" in learned and "reread" not in learned:
-        source = "what is read again at once is in the measured residue"
+        source = recorded("what is read again at once is in the measured residue")
         high = setting.tokens("reread")
         setting = setting.put("reread", Parameter(0, Provenance.OBSERVED, source, 0, high))
     return setting

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from relays.core import usage
 from relays.core.events import TOLD, UNREAD, Event
+from relays.core.lines import recorded
 from relays.core.sequence import Seen
 
 RECORDS: Final = 4096  # facts, decisions, questions, dead ends, artifacts, open tasks, tools in flight: each
@@ -271,7 +272,7 @@ class LegView:
         if tool not in self.in_flight:
             self.tool_calls += 1
             self._filled(tool)
-        _put(self.in_flight, tool, name, f"more than {RECORDS} tools at once")
+        _put(self.in_flight, tool, name, recorded("more than %(records)s tools at once", records=RECORDS))
 
     def _filled(self, tool: str) -> None:
         if self.window <= 0:
@@ -315,7 +316,16 @@ class LegView:
         if record.durability == "turn" and key in records and records[key].durability != "turn":
             return  # what was load-bearing once is not talked away
         if key not in records and len(records) >= RECORDS:
-            records.setdefault(OVERFLOW, Record(event.seq, kind, f"more than {RECORDS} of kind {kind}", "", ""))
+            records.setdefault(
+                OVERFLOW,
+                Record(
+                    event.seq,
+                    kind,
+                    recorded("more than %(records)s of kind %(kind)s", records=RECORDS, kind=kind),
+                    "",
+                    "",
+                ),
+            )
             return
         records[key] = record
 
@@ -323,7 +333,7 @@ class LegView:
         if payload["open"]:
             label = payload.get("label")
             text = label[:LABEL_CHARS] if isinstance(label, str) and label.strip() else payload["id"]
-            _put(self.todos_open, payload["id"], text, f"more than {RECORDS} open tasks")
+            _put(self.todos_open, payload["id"], text, recorded("more than %(records)s open tasks", records=RECORDS))
         else:
             self.todos_open.pop(payload["id"], None)
 
@@ -331,7 +341,7 @@ class LegView:
         if len(self._files) < FILES:
             self._files[event.payload["path"]] = None
         elif event.payload["path"] not in self._files:
-            label = f"more than {FILES} files written: the rest cannot be checked"
+            label = recorded("more than %(files)s files written: the rest cannot be checked", files=FILES)
             self._declared.setdefault("fact", {}).setdefault(OVERFLOW, Record(event.seq, "fact", label, "", ""))
 
 

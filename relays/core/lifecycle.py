@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from relays.core import backoff
 from relays.core.donewhen import DoneVerdict, Truth
 from relays.core.externalize import GateVerdict
+from relays.core.lines import recorded
 from relays.core.safepoint import SafePoint
 from relays.core.vocabulary import Ask, Cause, Hold, Mode, Reason, strongest
 
@@ -175,25 +176,29 @@ class EndDecision:
 def judge_end(view: EndView) -> EndDecision:
     """Judge how a leg ended; the first rule that matches wins (states.md, How a leg ends)."""
     holds = _holds(view)
-    forced = (f"what ended it: {view.cause}",) if view.cause else ()
+    forced = (recorded("what ended it: %(cause)s", cause=view.cause),) if view.cause else ()
 
     if view.done is not None and view.done.truth is Truth.TRUE and holds <= _NEXT_ACTION_HOLDS:
         if not view.watch:
-            return EndDecision(Reason.GOAL_DONE, detail=("done_when holds, and nothing is left in the tree", *forced))
+            return EndDecision(
+                Reason.GOAL_DONE, detail=(recorded("done_when holds, and nothing is left in the tree"), *forced)
+            )
         if not view.watch_pending:
-            return EndDecision(Reason.IDLE_PARKED, detail=("the invariant holds and nothing is pending", *forced))
+            return EndDecision(
+                Reason.IDLE_PARKED, detail=(recorded("the invariant holds and nothing is pending"), *forced)
+            )
 
     if not _parks_whatever(view):
         if not holds and not view.green_failed:
-            run = f"legs in a row without verified progress: {view.empty_legs}"
+            run = recorded("legs in a row without verified progress: %(empty_legs)s", empty_legs=view.empty_legs)
             if 0 < view.no_progress_legs <= view.empty_legs:
                 return EndDecision(Reason.NO_PROGRESS, detail=(f"{run} of {view.no_progress_legs}", *forced))
-            return EndDecision(Reason.ROTATED, detail=("safe point and gate passed", run, *forced))
+            return EndDecision(Reason.ROTATED, detail=(recorded("safe point and gate passed"), run, *forced))
         if view.prose and view.agent_ended and holds == {Hold.NO_NEXT_ACTION}:
             return EndDecision(
                 Reason.ROTATED,
                 ask=str(Ask.DONE_UNCONFIRMED),
-                detail=("the agent ended without a next action, and the goal is prose", *forced),
+                detail=(recorded("the agent ended without a next action, and the goal is prose"), *forced),
             )
 
     if not holds and view.green_failed:
@@ -201,7 +206,11 @@ def judge_end(view: EndView) -> EndDecision:
     hold = strongest(holds)
     # an end that fired and is judged again on a tree that changed meanwhile has no cause of its own: the agent exited
     cause = view.cause or Cause.AGENT_EXIT
-    plainly = (f"no answer of the model: {backoff.WORDS[view.trouble]}",) if _gave_up(view) else ()
+    plainly = (
+        (recorded("no answer of the model: %(trouble)s", trouble=backoff.WORDS[view.trouble]),)
+        if _gave_up(view)
+        else ()
+    )
     return EndDecision(Reason.PARKED_UNSAFE, str(cause), str(hold or ""), detail=(*plainly, *_evidence(view, hold)))
 
 
@@ -244,5 +253,5 @@ def _evidence(view: EndView, hold: Hold | None) -> tuple[str, ...]:
         return ()
     lines = tuple(view.safe.detail.get(hold, ()))
     if hold is Hold.NOT_AT_SAFE_POINT and hold not in view.safe.holds and view.green_failed:
-        lines += ("the green command failed at this tip",)
+        lines += (recorded("the green command failed at this tip"),)
     return lines

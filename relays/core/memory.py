@@ -7,6 +7,7 @@ and: "Durable promotion requires its own evidence; an unclassified observation d
 from datetime import datetime, timedelta
 from typing import Final
 
+from relays.core.lines import recorded
 from relays.core.pointers import one_line
 
 #: a bounded memory for which nothing else was said
@@ -52,11 +53,11 @@ def item(act: str, slug: str, leg: int | None = None) -> str:
     """The operation as one line of the episode that asks; `leg`: the one that did it already."""
     words = {
         "delete": f"delete memory:{slug}",
-        "wipe": f"wipe every memory that begins with {slug!r}",
-        "reset": "reset: remove every memory",
+        "wipe": recorded("wipe every memory that begins with %(slug)s", slug=repr(slug)),
+        "reset": recorded("reset: remove every memory"),
         "rewrite": f"rewrite memory:{slug}",
         "write": f"write memory:{slug}",
-        "found": f"memory:{slug} was removed or rewritten in commits of leg {leg}",
+        "found": recorded("memory:%(slug)s was removed or rewritten in commits of leg %(leg)s", slug=slug, leg=leg),
     }
     return words[act]
 

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from relays.core.lines import recorded
+
 REF_BYTES = 500
 ENTRY_BYTES = 500
 LABEL_BYTES = 120
@@ -66,7 +68,7 @@ def first_known(answers: Iterable[Answer]) -> Answer:
 
     No store is asked after that one. Where none of them knows, the last one's evidence stands.
     """
-    found = Answer(Verdict.UNKNOWN, "no store was asked")
+    found = Answer(Verdict.UNKNOWN, recorded("no store was asked"))
     for answer in answers:
         found = answer
         if answer.verdict is not Verdict.UNKNOWN:
@@ -104,21 +106,21 @@ def utf8_size(text: str) -> int | None:
 def name_problem(text: str) -> str:
     """Why a hostile name must not reach a process or a path, in one line; "" when it may."""
     if not text:
-        return "it is empty"
+        return recorded("it is empty")
     if utf8_size(text) is None:
-        return "it holds a lone surrogate"
+        return recorded("it holds a lone surrogate")
     if control_character(text):
-        return "it holds a control character"
+        return recorded("it holds a control character")
     if text != text.strip():
-        return "it begins or ends with a blank"
+        return recorded("it begins or ends with a blank")
     if text.startswith("-"):
-        return "it begins with '-', as an option does"
+        return recorded("it begins with '-', as an option does")
     if "\\" in text:
-        return "it holds a backslash"
+        return recorded("it holds a backslash")
     if text.startswith("/"):
-        return "it is an absolute path"
+        return recorded("it is an absolute path")
     if ".." in text.split("/"):
-        return "it leaves its folder with '..'"
+        return recorded("it leaves its folder with '..'")
     return ""
 
 
@@ -127,7 +129,7 @@ def path_problem(text: str) -> str:
     if problem := name_problem(text):
         return problem
     if text[0] in "!:":
-        return f"it begins with {text[0]!r}, which git reads as an instruction"
+        return recorded("it begins with %(what)s, which git reads as an instruction", what=repr(text[0]))
     return ""
 
 
@@ -148,17 +150,17 @@ def check_ref(kind: Kind, ref: str, limit: int = REF_BYTES) -> None:
     match kind:
         case Kind.COMMIT:
             if not is_sha(ref):
-                raise PointerError("commit ref: not a full object name (40 or 64 lower-case hex digits)")
+                raise PointerError(recorded("commit ref: not a full object name (40 or 64 lower-case hex digits)"))
         case Kind.ISSUE:
             if not _ISSUE.fullmatch(ref):
-                raise PointerError("issue ref: neither '#n' nor 'owner/repo#n'")
+                raise PointerError(recorded("issue ref: neither '#n' nor 'owner/repo#n'"))
         case Kind.MEMORY:
             if not _NAME.fullmatch(ref):
-                raise PointerError("memory ref: not a slug (letters, digits, '.', '_', '-')")
+                raise PointerError(recorded("memory ref: not a slug (letters, digits, '.', '_', '-')"))
         case Kind.LEDGER:
             line = _LEDGER_LINE.fullmatch(ref)
             if not _NAME.fullmatch(ref) and (line is None or path_problem(line[1])):
-                raise PointerError("ledger ref: neither a row id nor 'path#Lnn'")
+                raise PointerError(recorded("ledger ref: neither a row id nor 'path#Lnn'"))
         case Kind.FILE:
             pass
 
@@ -173,7 +175,7 @@ def parse_pointer(text: str, limit: int = REF_BYTES) -> Pointer:
     else:
         word, colon, ref = text.partition(":")
         if not colon or word not in tuple(Kind):
-            raise PointerError("not 'kind:ref' with a kind of commit, issue, memory, ledger, file")
+            raise PointerError(recorded("not 'kind:ref' with a kind of commit, issue, memory, ledger, file"))
         kind = Kind(word)
     check_ref(kind, ref, limit)
     return Pointer(kind, ref)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from relays.core.lines import recorded
 from relays.core.vocabulary import Ask
 
 
@@ -40,18 +41,18 @@ def judge(durability: str, evidence: str | None, consent: bool | None = None) ->
     the agent that wants the promotion is no consent.
     """
     if durability == "turn":
-        return PromotionVerdict(Outcome.REFUSED, "class turn never becomes memory")
+        return PromotionVerdict(Outcome.REFUSED, recorded("class turn never becomes memory"))
     if durability not in LASTING:
-        return PromotionVerdict(Outcome.EXPIRED, "unclassified: it expires with its leg")
+        return PromotionVerdict(Outcome.EXPIRED, recorded("unclassified: it expires with its leg"))
     if consent is False:
-        return PromotionVerdict(Outcome.REFUSED, "a person refused it")
+        return PromotionVerdict(Outcome.REFUSED, recorded("a person refused it"))
     if consent:
-        return PromotionVerdict(Outcome.PROMOTED, "a person consented")
+        return PromotionVerdict(Outcome.PROMOTED, recorded("a person consented"))
     if evidence == "verified":
-        return PromotionVerdict(Outcome.PROMOTED, "its evidence resolves")
+        return PromotionVerdict(Outcome.PROMOTED, recorded("its evidence resolves"))
     if evidence == "dangling":
-        return PromotionVerdict(Outcome.REFUSED, "its evidence does not resolve")
-    why = "names no evidence" if evidence is None else "its evidence could not be checked"
+        return PromotionVerdict(Outcome.REFUSED, recorded("its evidence does not resolve"))
+    why = recorded("names no evidence") if evidence is None else recorded("its evidence could not be checked")
     return PromotionVerdict(Outcome.AMBIGUOUS, why, Ask.AMBIGUOUS_MEMORY_PROMOTION)
 
 

@@ -6,6 +6,7 @@ asks)". What an agent may ask about is its own uncertainty: the other asks are t
 
 from typing import Final
 
+from relays.core.lines import recorded
 from relays.core.pointers import one_line
 from relays.core.vocabulary import Ask
 
@@ -21,7 +22,7 @@ FURTHER: Final = "further questions"
 QUESTION_BYTES: Final = 480
 #: lines of one open episode; what is asked beyond them stands in the ledger and in the baton
 ITEMS: Final = 64
-MORE: Final = "more questions were asked: the baton's open questions and the ledger have them"
+MORE: Final = recorded("more questions were asked: the baton's open questions and the ledger have them")
 
 
 def line(question: str) -> str:

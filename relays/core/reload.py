@@ -11,6 +11,7 @@ from typing import Literal
 
 from relays.core.baton import Baton, Reading, unique
 from relays.core.donewhen import DoneVerdict, Truth
+from relays.core.lines import recorded
 from relays.core.objective import Pin
 from relays.core.pointers import Answer, Kind, Pointer, PointerError, Verdict, read_entry
 from relays.core.strictjson import write
@@ -125,19 +126,21 @@ def _judge_pointer(at: PointerAt, answers: Mapping[str, Answer], left_out: froze
     if at.step in left_out:
         return CheckRecord(at.step, at.path, "left_out", "not asked", at.pointer is not None)
     if at.special == "session_image":
-        return CheckRecord(7, at.path, "unknown", "another program's image: kept, no store here answers for it")
+        return CheckRecord(
+            7, at.path, "unknown", recorded("another program's image: kept, no store here answers for it")
+        )
     if at.pointer is None:
-        return CheckRecord(at.step, at.path, "unknown", "it names no pointer: no store can vouch for it")
+        return CheckRecord(at.step, at.path, "unknown", recorded("it names no pointer: no store can vouch for it"))
     answer = answers.get(at.path)
     if answer is None:
-        return CheckRecord(at.step, at.path, "unknown", "no store answered", True)
+        return CheckRecord(at.step, at.path, "unknown", recorded("no store answered"), True)
     return CheckRecord(at.step, at.path, str(answer.verdict), answer.evidence, True)
 
 
 def _judge_expected(baton: Baton, expected: Expected | None) -> list[CheckRecord]:
     names = ("objective", "done_when", REGION_PATH)
     if expected is None:
-        return [CheckRecord(7, name, "left_out", "the relay is not known here") for name in names]
+        return [CheckRecord(7, name, "left_out", recorded("the relay is not known here")) for name in names]
     pin, own = baton.objective, expected.pin
     equal = (
         (pin.pin_id, pin.text, pin.digest) == (own.pin_id, own.text, own.digest),
@@ -145,9 +148,9 @@ def _judge_expected(baton: Baton, expected: Expected | None) -> list[CheckRecord
         unique(baton.cursor.held_region) == unique(expected.region),
     )
     return [
-        CheckRecord(7, name, "passed", "equal to the relay's own")
+        CheckRecord(7, name, "passed", recorded("equal to the relay's own"))
         if same
-        else CheckRecord(7, name, "refused", "not the relay's own")
+        else CheckRecord(7, name, "refused", recorded("not the relay's own"))
         for name, same in zip(names, equal, strict=True)
     ]
 
@@ -156,13 +159,13 @@ def _judge_done(done: DoneVerdict | None) -> CheckRecord:
     if done is None:
         return CheckRecord(8, "done_when", "left_out", "not evaluated")
     if done.prose:
-        return CheckRecord(8, "done_when", "passed", "prose: not done until a person confirms it")
+        return CheckRecord(8, "done_when", "passed", recorded("prose: not done until a person confirms it"))
     evidence = "; ".join(f"{clause.text}: {said}" for clause, _, said in done.clauses)
     if done.truth is Truth.TRUE:
-        return CheckRecord(8, "done_when", "refused", f"the goal is reached: {evidence}")
+        return CheckRecord(8, "done_when", "refused", recorded("the goal is reached: %(evidence)s", evidence=evidence))
     if done.truth is Truth.UNKNOWN:
         return CheckRecord(8, "done_when", "left_out" if done.left_out else "unknown", evidence)
-    return CheckRecord(8, "done_when", "passed", f"not done: {evidence}")
+    return CheckRecord(8, "done_when", "passed", recorded("not done: %(evidence)s", evidence=evidence))
 
 
 def climb(
@@ -190,8 +193,10 @@ def climb(
     if answers is None:
         paths = [(one.step, one.path, one.pointer is not None) for one in pointers_of(baton)]
         paths += [(8, "done_when", False), (9, REGION_PATH, False)]
-        checks += [CheckRecord(step, path, "left_out", "no store is at hand", is_one) for step, path, is_one in paths]
-        return Ladder("unknown", None, None, "steps 6 to 9 need the stores and were left out", tuple(checks))
+        checks += [
+            CheckRecord(step, path, "left_out", recorded("no store is at hand"), is_one) for step, path, is_one in paths
+        ]
+        return Ladder("unknown", None, None, recorded("steps 6 to 9 need the stores and were left out"), tuple(checks))
 
     judged = [_judge_pointer(one, answers, leave_out) for one in pointers_of(baton)]
     if 7 in leave_out:
@@ -203,9 +208,9 @@ def climb(
     def ended(outcome: Outcome, culprit: CheckRecord | None, *not_reached: int) -> Ladder:
         for step in not_reached:
             path = "done_when" if step == 8 else REGION_PATH
-            checks.append(CheckRecord(step, path, "left_out", f"not reached: {outcome}"))
+            checks.append(CheckRecord(step, path, "left_out", recorded("not reached: %(outcome)s", outcome=outcome)))
         if culprit is None:
-            return Ladder(outcome, None, None, "every step passed", tuple(checks))
+            return Ladder(outcome, None, None, recorded("every step passed"), tuple(checks))
         return Ladder(outcome, culprit.step, culprit.path, culprit.evidence, tuple(checks))
 
     if dangling := [one for one in judged if one.verdict in ("dangling", "refused")]:

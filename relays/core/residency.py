@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
+from relays.core.lines import recorded
 from relays.core.vocabulary import Ask
 
 
@@ -55,19 +56,24 @@ def state_of(verdict: str) -> str:
 def judge_fault(fault: Fault) -> FaultVerdict:
     """Decide one page fault (rules.md, Page fault). A required record that cannot come opens `UNSERVED_PAGE_FAULT`."""
     if fault.kind not in RECALLABLE:
-        return FaultVerdict(FaultOutcome.DENY, "only records of durable stores are served, never transcript bytes")
+        return FaultVerdict(
+            FaultOutcome.DENY, recorded("only records of durable stores are served, never transcript bytes")
+        )
     if fault.state != "live":
         state = fault.state if fault.state in {"gone", "tombstoned"} else "unknown"
         if fault.required:
-            return FaultVerdict(FaultOutcome.DENY, f"required and {state}", Ask.UNSERVED_PAGE_FAULT)
-        return FaultVerdict(FaultOutcome.CONTINUE_WITH_POINTER, f"optional and {state}")
+            return FaultVerdict(
+                FaultOutcome.DENY, recorded("required and %(state)s", state=state), Ask.UNSERVED_PAGE_FAULT
+            )
+        return FaultVerdict(FaultOutcome.CONTINUE_WITH_POINTER, recorded("optional and %(state)s", state=state))
     if not fault.rebuildable:
-        return FaultVerdict(FaultOutcome.QUERY_USER, "live, but not without asking", Ask.UNSERVED_PAGE_FAULT)
+        return FaultVerdict(FaultOutcome.QUERY_USER, recorded("live, but not without asking"), Ask.UNSERVED_PAGE_FAULT)
     if not fault.required and fault.durability in LASTING:
         return FaultVerdict(
-            FaultOutcome.CONTINUE_WITH_POINTER, f"optional and {fault.durability}: it can be read later"
+            FaultOutcome.CONTINUE_WITH_POINTER,
+            recorded("optional and %(durability)s: it can be read later", durability=fault.durability),
         )
-    return FaultVerdict(FaultOutcome.PAGE_IN, "live and rebuildable")
+    return FaultVerdict(FaultOutcome.PAGE_IN, recorded("live and rebuildable"))
 
 
 def unasked(payload: Mapping[str, Any], verdict: str = "unknown") -> Fault:
@@ -161,5 +167,5 @@ def plan(spans: Sequence[Span], *, open_leg: int | None) -> ViewPlan:
             raise PlanRefused(f"span {place}: elided without an id")
         if not _DIGEST.fullmatch(span.digest):
             raise PlanRefused(f"span {place}: elided without a digest")
-        elided.append(Elision(span.id, span.role, span.digest, f"leg {span.leg} closed"))
+        elided.append(Elision(span.id, span.role, span.digest, recorded("leg %(leg)s closed", leg=span.leg)))
     return ViewPlan(tuple(selected), tuple(elided))

@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from relays.core.lines import recorded
 from relays.core.vocabulary import Hold, strongest
 
 #: of a next action, in UTF-8
@@ -101,7 +102,7 @@ def judge(in_flight: Collection[str], tree: TreeState, next_action: NextAction) 
     if in_flight:
         detail[Hold.IN_FLIGHT_TOOL_CALL] = tuple(in_flight)
     if not tree.known:
-        detail[Hold.TREE_DIRTY_UNPARKED] = (": ".join(("the tree could not be read", *tree.dirty)),)
+        detail[Hold.TREE_DIRTY_UNPARKED] = (": ".join((recorded("the tree could not be read"), *tree.dirty)),)
     elif tree.unparked:
         detail[Hold.TREE_DIRTY_UNPARKED] = tree.unparked
     if next_action.hold is not None:
@@ -109,5 +110,5 @@ def judge(in_flight: Collection[str], tree: TreeState, next_action: NextAction) 
     elif next_action.text is None:
         detail[Hold.NO_NEXT_ACTION] = ()
     if tree.operation:
-        detail[Hold.NOT_AT_SAFE_POINT] = (f"git is in the middle of: {tree.operation}",)
+        detail[Hold.NOT_AT_SAFE_POINT] = (recorded("git is in the middle of: %(operation)s", operation=tree.operation),)
     return SafePoint(not detail, frozenset(detail), detail)

@@ -17,6 +17,7 @@ from relays.core.baselines import Parameter, PolicyName, Setting, Value
 from relays.core.carryover import Carried, Work, play
 from relays.core.carryover_policies import NEVER, RotatedAt, tokens_of
 from relays.core.carryover_prices import EXACT, Prices
+from relays.core.lines import recorded
 
 Word = Literal["cheaper", "dearer", "not yet"]
 Side = Literal["relay", "baseline"]
@@ -322,9 +323,12 @@ def break_even(bench: Bench, setting: Setting, baseline: Carried) -> BreakEven:
     """
     room = bench.room(setting)
     if room <= 0:
-        return BreakEven(None, "a fresh leg would begin at its mark: no relay fits into this window")
+        return BreakEven(None, recorded("a fresh leg would begin at its mark: no relay fits into this window"))
     if baseline.exceeded_at is not None:
-        return BreakEven(None, f"the other side fails after call {baseline.exceeded_at}: nothing to compare")
+        return BreakEven(
+            None,
+            recorded("the other side fails after call %(call)d: nothing to compare", call=baseline.exceeded_at),
+        )
 
     costs: dict[int, Decimal] = {}  # and no more of each run: a long stream's are large
     rotates: list[bool] = []
@@ -339,42 +343,70 @@ def break_even(bench: Bench, setting: Setting, baseline: Carried) -> BreakEven:
     lost = [loses(tokens) for tokens in grid]
     line = tuple((tokens, bench.saving(costs[tokens], baseline.money)) for tokens in grid)
     if not rotates[0]:
-        return BreakEven(None, "the relay does not rotate in this work: nothing is read again", line)
+        return BreakEven(None, recorded("the relay does not rotate in this work: nothing is read again"), line)
     if not lost[-1]:
-        return BreakEven(None, "the relay does not lose, whatever a fresh leg re-reads", line)
+        return BreakEven(None, recorded("the relay does not lose, whatever a fresh leg re-reads"), line)
     if all(lost):
-        return BreakEven(None, "the relay loses even where a fresh leg re-reads nothing", line)
+        return BreakEven(None, recorded("the relay loses even where a fresh leg re-reads nothing"), line)
     at = max(place for place, (before, after) in enumerate(pairwise(lost)) if not before and after)
     found = _last(grid[at], grid[at + 1], lambda tokens: not loses(tokens))
-    return BreakEven(found, f"the relay loses when a fresh leg re-reads more than {found:,} tokens", line)
+    return BreakEven(
+        found,
+        recorded("the relay loses when a fresh leg re-reads more than %(found)s tokens", found=f"{found:,}"),
+        line,
+    )
 
 
 def _verdict(
     relay: Carried, baseline: Carried, low: Decimal | None, high: Decimal | None, against: PolicyName
 ) -> tuple[Word, str]:
     """ "cheaper / dearer / not yet": a word only where the whole band has one sign."""
-    named = against.replace("_", " ") if against != "none" else "a window that only grows"
+    named = against.replace("_", " ") if against != "none" else recorded("a window that only grows")
     if low is None or high is None:
-        return "not yet", "nothing was paid yet"
+        return "not yet", recorded("nothing was paid yet")
     if relay.exceeded_at is not None:
-        return "not yet", f"as a relay the window would be full after call {relay.exceeded_at}: nothing to compare"
+        return "not yet", recorded(
+            "as a relay the window would be full after call %(call)d: nothing to compare",
+            call=relay.exceeded_at,
+        )
     if baseline.exceeded_at is not None:
-        return "not yet", f"with {named} the run fails after call {baseline.exceeded_at}: nothing to compare"
+        return "not yet", recorded(
+            "with %(named_word)s the run fails after call %(call)d: nothing to compare",
+            named_word=named,
+            call=baseline.exceeded_at,
+        )
     if not relay.events and not baseline.events:
-        return "not yet", "the work is too short: neither would the relay rotate nor the other side cut its window"
+        return "not yet", recorded(
+            "the work is too short: neither would the relay rotate nor the other side cut its window"
+        )
     if low > 0:
-        return "cheaper", f"the relay saves {_range(low, high)} against {named}"
+        first, last = _percent(low), _percent(high)
+        if first == last:
+            return "cheaper", recorded("the relay saves %(much)s against %(named_word)s", much=first, named_word=named)
+        return "cheaper", recorded(
+            "the relay saves %(low)s to %(high)s against %(named_word)s", low=first, high=last, named_word=named
+        )
     if high < 0:
-        return "dearer", f"the relay lost: it costs {_range(-high, -low)} more than {named}"
+        first, last = _percent(-high), _percent(-low)
+        if first == last:
+            return "dearer", recorded(
+                "the relay lost: it costs %(much)s more than %(named_word)s", much=first, named_word=named
+            )
+        return "dearer", recorded(
+            "the relay lost: it costs %(low)s to %(high)s more than %(named_word)s",
+            low=first,
+            high=last,
+            named_word=named,
+        )
     return (
         "not yet",
-        f"between {_percent(-low)} dearer and {_percent(high)} cheaper than {named}: it depends on what is not known",
+        recorded(
+            "between %(low)s dearer and %(high)s cheaper than %(named_word)s: it depends on what is not known",
+            low=_percent(-low),
+            high=_percent(high),
+            named_word=named,
+        ),
     )
-
-
-def _range(low: Decimal, high: Decimal) -> str:
-    first, last = _percent(low), _percent(high)
-    return first if first == last else f"{first} to {last}"
 
 
 def _percent(share: Decimal) -> str:

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Final, Literal
 
 from relays.core.batonform import Bounds
+from relays.core.lines import recorded
 from relays.core.policy import Policy
 from relays.core.rotation import context_mark, mark_tokens
 
@@ -130,19 +131,22 @@ def would(
     (OBSERVED). `baton`, `orientation` replace the defaults. No calls: no legs.
     """
     if not calls:
-        return Shadow((), why="not yet: no call of the main chain")
+        return Shadow((), why=recorded("not yet: no call of the main chain"))
     growth = [max(0, call.resident - before.resident) for before, call in zip(calls, calls[1:], strict=False)]
     for at, call in enumerate(calls[1:]):
         if call.boundary:
             growth[at] = 0  # what came in beside the summary cannot be told apart
     parameters = {
-        "base": Figure(calls[0].resident, Provenance.OBSERVED, "the session's first call"),
-        "growth": Figure(sum(growth), Provenance.OBSERVED, "what the window grew from call to call, compactions apart"),
-        "baton": baton or Figure(BATON_TOKENS, Provenance.ASSUMED, "the size of a baton is bounded by its form"),
+        "base": Figure(calls[0].resident, Provenance.OBSERVED, recorded("the session's first call")),
+        "growth": Figure(
+            sum(growth), Provenance.OBSERVED, recorded("what the window grew from call to call, compactions apart")
+        ),
+        "baton": baton
+        or Figure(BATON_TOKENS, Provenance.ASSUMED, recorded("the size of a baton is bounded by its form")),
         "orientation": orientation or measured_orientation(growth, effect),
     }
     if window is None or window.value <= 0:
-        why = f"not yet: the window of {model or 'this model'} is not known"
+        why = recorded("not yet: the window of %(model)s is not known", model=model or "this model")
         return Shadow(_legs(calls, (), ()), parameters=parameters, why=why)
     size = int(window.value)
     tokens = mark_tokens(policy, size)
@@ -150,12 +154,19 @@ def would(
     mark = Figure(
         context_mark(policy, size),
         Provenance.ASSUMED,
-        f"the site's policy, {'mark.context_tokens' if absolute else 'mark.context'}, as a part of the window",
+        recorded(
+            "the site's policy, %(context)s, as a part of the window",
+            context="mark.context_tokens" if absolute else "mark.context",
+        ),
     )
     parameters = {"window": window, "mark": mark, **parameters}
     fresh = int(sum(parameters[name].value for name in ("base", "baton", "orientation")))
     if fresh >= tokens:
-        why = f"no relay fits: a fresh leg would begin with {fresh:,} tokens, and the mark is at {tokens:,}"
+        why = recorded(
+            "no relay fits: a fresh leg would begin with %(fresh)s tokens, and the mark is at %(tokens)s",
+            fresh=f"{fresh:,}",
+            tokens=f"{tokens:,}",
+        )
         return Shadow(_legs(calls, (), ()), mark=tokens, parameters=parameters, why=why)
     simulated = [calls[0].resident]
     rotations: list[int] = []
@@ -174,11 +185,11 @@ def measured_orientation(growth: Sequence[int], effect: int | None) -> Figure:
     `growth[i]`: what the window grew from call i+1 to call i+2; `effect`: the call of the first durable act, from 1.
     """
     if effect is None:
-        return Figure(ORIENTATION_TOKENS, Provenance.ASSUMED, "nothing measured: no durable act was seen")
+        return Figure(ORIENTATION_TOKENS, Provenance.ASSUMED, recorded("nothing measured: no durable act was seen"))
     return Figure(
         sum(growth[: max(effect - 1, 0)]),
         Provenance.OBSERVED,
-        f"what the window grew before the first durable act, at call {effect}",
+        recorded("what the window grew before the first durable act, at call %(effect)s", effect=effect),
     )
 
 

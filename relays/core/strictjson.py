@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from relays.core.lines import recorded
+
 #: deeper text is refused as a whole; the deepest legal baton has three levels
 MAX_DEPTH = 64
 
@@ -88,28 +90,35 @@ def parse(text: str | bytes, max_bytes: int) -> Value:
     """
     if isinstance(text, str):
         if len(text) > max_bytes:
-            raise TextFault(f"more than {max_bytes} bytes")
+            raise TextFault(recorded("more than %(max_bytes)d bytes", max_bytes=max_bytes))
         try:
             size = len(text.encode())
         except UnicodeEncodeError:
-            raise TextFault("a lone surrogate: not text in UTF-8") from None
+            raise TextFault(recorded("a lone surrogate: not text in UTF-8")) from None
         if size > max_bytes:
-            raise TextFault(f"{size} bytes, more than {max_bytes}")
+            raise TextFault(recorded("%(size)d bytes, more than %(limit)d", size=size, limit=max_bytes))
     else:
         if len(text) > max_bytes:
-            raise TextFault(f"{len(text)} bytes, more than {max_bytes}")
+            raise TextFault(recorded("%(size)d bytes, more than %(limit)d", size=len(text), limit=max_bytes))
         try:
             text = text.decode()
         except UnicodeDecodeError as error:
-            raise TextFault(f"not UTF-8 at byte {error.start}") from None
+            raise TextFault(recorded("not UTF-8 at byte %(start)s", start=error.start)) from None
     if text.startswith("\ufeff"):
-        raise TextFault("a byte order mark stands before the object")
+        raise TextFault(recorded("a byte order mark stands before the object"))
     if _too_deep(text):
-        raise TextFault(f"nested deeper than {MAX_DEPTH}")
+        raise TextFault(recorded("nested deeper than %(max_depth)s", max_depth=MAX_DEPTH))
     try:
         value: Value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise TextFault(f"not JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
+        raise TextFault(
+            recorded(
+                "not JSON: %(msg)s (line %(lineno)s, column %(colno)s)",
+                msg=error.msg,
+                lineno=error.lineno,
+                colno=error.colno,
+            )
+        ) from None
     return value
 
 

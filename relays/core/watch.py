@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from relays.core import progress
 from relays.core.donewhen import Clause, DoneVerdict, DoneWhen, Truth
+from relays.core.lines import recorded
 from relays.core.vocabulary import Reason
 
 #: the next action of a leg that a broken invariant starts
@@ -38,7 +39,7 @@ class Pending:
     @property
     def evidence(self) -> str:
         """One line."""
-        return "; ".join(self.items) or self.unknown or "no open issue in scope, no open question"
+        return "; ".join(self.items) or self.unknown or recorded("no open issue in scope, no open question")
 
 
 def scope(done: DoneWhen) -> frozenset[str] | None:
@@ -66,10 +67,14 @@ def pending(done: DoneWhen, issues: Mapping[int, str], problem: str, questions: 
     items: list[str] = []
     if still:
         named = ", ".join(f"#{number}" for number in still[:_NAMED])
-        more = f" and {len(still) - _NAMED} more" if len(still) > _NAMED else ""
-        items.append(f"open in scope: {named}{more}")
+        more = len(still) - _NAMED
+        items.append(
+            recorded("open in scope: %(named)s and %(n)d more", named=named, n=more)
+            if more > 0
+            else recorded("open in scope: %(named)s", named=named)
+        )
     if asked := tuple(dict.fromkeys(questions)):
-        items.append(f"{len(asked)} open question{'s' if len(asked) > 1 else ''}")
+        items.append(recorded("%(n)d open questions", n=len(asked)) if len(asked) > 1 else recorded("1 open question"))
     # where the issues are named, each of them has an answer of its own in done_when
     return Pending(tuple(items), problem if wanted is None else "")
 

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from relays.core.baselines import LEVELS, NAMES, POLICIES, Parameter, PolicyName, Setting, Value
 from relays.core.carryover import Carried, Step, Work, play
 from relays.core.carryover_prices import Prices, Rest
+from relays.core.lines import recorded
 from relays.core.pricing import Rate, kept, make_rate, plain
 from relays.core.sensitivity import OF, Observed, Word, band, compare
 from relays.core.sensitivity import Comparison as Result
@@ -160,21 +161,30 @@ def _compared(result: Result, ground: Ground) -> dict[str, Any]:
     verdict: Word = result.verdict
     why = result.why
     if ground.scripted:
-        verdict, why = "not yet", "its usage figures are the scripted worker's, not a model's"
+        verdict, why = "not yet", recorded("its usage figures are the scripted worker's, not a model's")
     elif ground.dropped:
-        times = f"{ground.dropped} times" if ground.dropped > 1 else "once"
-        why = f"its window shrank {times} without a record of why: what another way would have held then is not known"
+        why = (
+            recorded(
+                "its window shrank %(n)d times without a record of why: what another way would have held then is not "
+                "known",
+                n=ground.dropped,
+            )
+            if ground.dropped > 1
+            else recorded(
+                "its window shrank once without a record of why: what another way would have held then is not known"
+            )
+        )
         verdict = "not yet"
     elif relay_side and not ground.cuts:
-        verdict, why = "not yet", "no leg was followed by another one yet"
+        verdict, why = "not yet", recorded("no leg was followed by another one yet")
     elif relay_side and not any(step.effect for step in ground.work.steps):
         # cheap and idle is not cheap
-        verdict, why = "not yet", "no leg did anything durable that is recorded: there is no work to compare"
+        verdict, why = "not yet", recorded("no leg did anything durable that is recorded: there is no work to compare")
     elif relay_side and not result.baseline.events:
         # it rotated all the same (a limit of turns, a person): what was paid stands against a window that never filled
-        verdict, why = _by_money(edges, "a compacting session, whose window this work never fills")
+        verdict, why = _by_money(edges, recorded("a compacting session, whose window this work never fills"))
     if ground.newest and verdict != "not yet":
-        why = f"of the newest {ground.newest:,} calls: {why}"
+        why = recorded("of the newest %(newest)s calls: %(why)s", newest=f"{ground.newest:,}", why=why)
     prices = ground.prices[0]
     return {
         "verdict": verdict,
@@ -208,15 +218,32 @@ def _by_money(edges: Sequence[Decimal], against: str) -> tuple[Word, str]:
     """The word where the whole band of savings has one sign."""
     low, high = edges[0], edges[-1]
     if low > 0:
-        return "cheaper", f"the relay saves {_dollars(low, high)} against {against}"
+        first, last = _amount(low), _amount(high)
+        if first == last:
+            return "cheaper", recorded(
+                "the relay saves %(much)s against %(named_word)s", much=first, named_word=against
+            )
+        return "cheaper", recorded(
+            "the relay saves %(low)s to %(high)s against %(named_word)s", low=first, high=last, named_word=against
+        )
     if high < 0:
-        return "dearer", f"the relay lost: it costs {_dollars(-high, -low)} more than {against}"
-    return "not yet", f"between {_amount(-low)} dearer and {_amount(high)} cheaper than {against}"
-
-
-def _dollars(low: Decimal, high: Decimal) -> str:
-    first, last = _amount(low), _amount(high)
-    return first if first == last else f"{first} to {last}"
+        first, last = _amount(-high), _amount(-low)
+        if first == last:
+            return "dearer", recorded(
+                "the relay lost: it costs %(much)s more than %(named_word)s", much=first, named_word=against
+            )
+        return "dearer", recorded(
+            "the relay lost: it costs %(low)s to %(high)s more than %(named_word)s",
+            low=first,
+            high=last,
+            named_word=against,
+        )
+    return "not yet", recorded(
+        "between %(low)s dearer and %(high)s cheaper than %(named_word)s",
+        low=_amount(-low),
+        high=_amount(high),
+        named_word=against,
+    )
 
 
 def _amount(money: Decimal) -> str:
@@ -341,7 +368,7 @@ def changed(ground: Ground, values: Mapping[str, Value]) -> Ground:
     """The same ground with parameters that a viewer chose: ASSUMED, and not varied. Raises KeyError for other names."""
     setting = ground.setting
     for name, value in values.items():
-        setting = setting.given(name, value, "chosen by you, in the address of this page")
+        setting = setting.given(name, value, recorded("chosen by you, in the address of this page"))
     return replace(ground, setting=setting)
 
 

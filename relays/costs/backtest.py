@@ -15,6 +15,7 @@ from django.utils import timezone
 from relays.core import backtest
 from relays.core.baselines import Parameter, Setting, defaults
 from relays.core.carryover import Work
+from relays.core.lines import recorded
 from relays.core.pricing import kept
 from relays.core.shadow import Provenance
 from relays.core.usage import resident
@@ -60,12 +61,12 @@ def predict(session: Session) -> dict[str, Any]:
     seen = streams.of_session(session)
     stream = seen.stream
     if stream is None or not seen.window:
-        return {**_nothing(), "why": "the window of its model is not known"}
+        return {**_nothing(), "why": recorded("the window of its model is not known")}
     setting = defaults(seen.agent, seen.window)
     work = _work(session, seen, stream.work, setting)
-    setting = setting.put("base", Parameter(work.base, Provenance.OBSERVED, "the session's first call"))
+    setting = setting.put("base", Parameter(work.base, Provenance.OBSERVED, recorded("the session's first call")))
     setting = learned.apply(setting, seen.agent, seen.version, without=session.sid)
-    setting = setting.given("reread", 0, "what it read again is in its work stream")
+    setting = setting.given("reread", 0, recorded("what it read again is in its work stream"))
     work = replace(work, kept=min(setting.tokens("kept"), work.base))
     # one after the last call is one all the same, though no call shows what came of it
     points = (*stream.cuts, len(seen.calls)) if seen.ended_cut else stream.cuts
@@ -79,7 +80,7 @@ def predict(session: Session) -> dict[str, Any]:
     money = seen.priced
     beside = seen.beside  # sub-agents: the same on both sides
     models = ", ".join(seen.unpriced)
-    why = "" if money else f"no price is known for {models or 'some calls'}"
+    why = "" if money else recorded("no price is known for %(calls)s", calls=models or "some calls")
     left_out = 0 if own else len(points)
     observed, predicted = kept(paid + beside), kept(found.predicted_cost + beside)
     return {
@@ -93,7 +94,7 @@ def predict(session: Session) -> dict[str, Any]:
         "left_out_calls": left_out,
         "counts": not manual,
         "learned": {name: _shown(setting.parameters[name]) for name in SHOWN},
-        "why": "a person compacted it: nobody can predict when" if manual else why,
+        "why": recorded("a person compacted it: nobody can predict when") if manual else why,
     }
 
 

@@ -19,6 +19,7 @@ from relays.core import policy as policies
 from relays.core.baselines import LEVELS, NAMES, PRICES, Parameter, Setting, defaults
 from relays.core.carryover import Work, play
 from relays.core.carryover_prices import Prices
+from relays.core.lines import recorded
 from relays.core.pricing import kept, plain
 from relays.core.rotation import context_mark
 from relays.core.shadow import Provenance
@@ -45,16 +46,16 @@ def figures(of: Relay | Session) -> tuple[dict[str, Any], Ground | None]:
     values["digest"] = _digest(of, seen)
     stream = seen.stream
     if stream is None:
-        return {**values, "why": "no call of the main chain is stored yet", **_nothing()}, None
+        return {**values, "why": recorded("no call of the main chain is stored yet"), **_nothing()}, None
     if not seen.window:
-        return {**values, "why": "the window of its model is not known", **_nothing()}, None
+        return {**values, "why": recorded("the window of its model is not known"), **_nothing()}, None
     relay_side = isinstance(of, Relay)
     setting = _setting(of, seen, stream)
     bare = stream.without_reread().work
     values["orientation"] = _orientation(seen, relay_side)
     if not seen.priced:  # calls of sub-agents may lack one: they cost the same on both sides
         models = ", ".join(seen.unpriced) or "some calls"
-        why = f"no price is known for {models}: tokens are compared, money is not"
+        why = recorded("no price is known for %(models)s: tokens are compared, money is not", models=models)
         prices: Sequence[Prices] = [setting.prices()] * max(1, len(seen.prices))
         baselines = [played(name, bare, setting, prices, None) for name in order(relay_side)]
         residency = _residency(seen, bare, setting, prices) if relay_side else {}
@@ -72,7 +73,11 @@ def figures(of: Relay | Session) -> tuple[dict[str, Any], Ground | None]:
         values["residency"] = _residency(seen, bare, setting, ground.prices)
     lacking = len(stream.cuts) - seen.carrying_calls
     if not relay_side and lacking > 0:
-        said = f"{values['verdict_why']}; its file lacks {lacking} of the compactions' own calls: they are left out"
+        said = recorded(
+            "%(verdict_why)s; its file lacks %(lacking)s of the compactions' own calls: they are left out",
+            verdict_why=values["verdict_why"],
+            lacking=lacking,
+        )
         values["verdict_why"] = said[:SHORT]
     return values, ground
 
@@ -235,12 +240,16 @@ def _setting(of: Relay | Session, seen: streams.Observed, stream: Stream) -> Set
     """
     work = stream.work
     setting = defaults(seen.agent, seen.window)
-    setting = setting.put("window", Parameter(seen.window, Provenance.OBSERVED, "of its model, or as its agent says"))
     setting = setting.put(
-        "base", Parameter(work.base, Provenance.OBSERVED, "the smallest window that a call began with")
+        "window", Parameter(seen.window, Provenance.OBSERVED, recorded("of its model, or as its agent says"))
+    )
+    setting = setting.put(
+        "base", Parameter(work.base, Provenance.OBSERVED, recorded("the smallest window that a call began with"))
     )
     setting = learned.apply(setting, seen.agent, seen.version)
-    setting = setting.put("kept", Parameter(work.kept, Provenance.OBSERVED, "read from the cache by calls after a cut"))
+    setting = setting.put(
+        "kept", Parameter(work.kept, Provenance.OBSERVED, recorded("read from the cache by calls after a cut"))
+    )
     if isinstance(of, Relay):
         rules = policies.from_snapshot(of.policy)
         again = sorted(tokens for tokens in stream.reread if tokens is not None)
@@ -250,7 +259,9 @@ def _setting(of: Relay | Session, seen: streams.Observed, stream: Stream) -> Set
     else:
         rules = policies.build(settings.SITE_POLICY, None, {})
     mark = Decimal(str(context_mark(rules, seen.window)))
-    return setting.put("mark", replace(setting.parameters["mark"], value=mark, source="the policy's soft mark"))
+    return setting.put(
+        "mark", replace(setting.parameters["mark"], value=mark, source=recorded("the policy's soft mark"))
+    )
 
 
 def _measured(setting: Setting, again: Sequence[int]) -> Setting:
@@ -259,11 +270,8 @@ def _measured(setting: Setting, again: Sequence[int]) -> Setting:
     to take it for as much would hide whatever the relay loses there.
     """
     middle, n = median_low(again), len(again)
-    return setting.put(
-        "orientation",
-        Parameter(middle, Provenance.OBSERVED, f"{n} legs of this relay: growth before the first durable effect",
-                  again[n // 4], again[-1 - n // 4]),
-    )  # fmt: skip
+    source = recorded("%(n)d legs of this relay: growth before the first durable effect", n=n)
+    return setting.put("orientation", Parameter(middle, Provenance.OBSERVED, source, again[n // 4], again[-1 - n // 4]))
 
 
 def _chosen(setting: Setting, table: Mapping[str, int | float | str]) -> Setting:
@@ -272,9 +280,9 @@ def _chosen(setting: Setting, table: Mapping[str, int | float | str]) -> Setting
         if name not in NAMES or name in PRICES or isinstance(value, str):
             continue
         if name in LEVELS and isinstance(value, float) and 0 <= value <= 1:
-            setting = setting.given(name, Decimal(str(value)), "the policy's baseline table")
+            setting = setting.given(name, Decimal(str(value)), recorded("the policy's baseline table"))
         elif isinstance(value, int) and value >= 0:
-            setting = setting.given(name, value, "the policy's baseline table")
+            setting = setting.given(name, value, recorded("the policy's baseline table"))
     return setting
 
 

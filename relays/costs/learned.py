@@ -15,6 +15,7 @@ from django.utils import timezone
 from relays.core import learning
 from relays.core.baselines import AGENTS, Setting, defaults
 from relays.core.learning import PUBLIC, Learned, MeasuredCut
+from relays.core.lines import recorded
 from relays.costs import measured, rollups
 from relays.models import Comparison, CostDue, CostState, LearnedParameter
 
@@ -119,4 +120,6 @@ def _orientation(agent: str) -> Learned | None:
         orientation__isnull=False, leg__relay__agent=agent, leg__scripted=False, leg__number__gt=0
     )
     values = list(kept.order_by("-leg_id").values_list("orientation", flat=True)[:MOST_LEGS])
-    return learning.orientation([value for value in values if value is not None], f"{agent} on this site")
+    return learning.orientation(
+        [value for value in values if value is not None], recorded("%(agent)s on this site", agent=agent)
+    )

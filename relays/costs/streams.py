@@ -16,6 +16,7 @@ from django.db import connection
 from relays.core import pricing, workstream
 from relays.core.boundary import Step
 from relays.core.carryover_prices import Prices
+from relays.core.lines import recorded
 from relays.core.pricing import Rates
 from relays.core.usage import ZERO, Buckets, add, resident
 from relays.core.vocabulary import Hold
@@ -275,7 +276,7 @@ def _count(out: Observed, model: str, buckets: Buckets, cost: Decimal | None) ->
     out.counted += 1
     out.tokens = add(out.tokens, buckets)
     if cost is None:
-        out.unpriced[model or "a model that is not named"] += 1
+        out.unpriced[model or recorded("a model that is not named")] += 1
     else:
         out.cost += cost
 

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from relays.core import baton as batons
 from relays.core import pointers, travel
+from relays.core.lines import recorded
 from relays.core.vocabulary import Reason
 from relays.driver import places, rebaton
 from relays.models import Baton, Counted, LedgerRow, Leg, LegState, Relay, Tombstone
@@ -82,13 +83,13 @@ def look(git: GitStore, relay_id: str) -> Travelled:
         record = travel_store.read_record(git, relay_id)
     except travel.TravelError as error:
         record = None
-        left_out.append(f"its record does not read: {error}")
+        left_out.append(recorded("its record does not read: %(error)s", error=error))
     branch = f"relay/{relay_id}"
     if record is not None:
         try:
             branch = need_branch(record.branch)
         except BadName:
-            left_out.append("its record names a branch that is none")
+            left_out.append(recorded("its record names a branch that is none"))
     tip, local = _tip(git, branch)
     order = git.objects(["rev-list", "--topo-order", tip, "--"]).out.decode("ascii").split()
     found: dict[str, tuple[tuple[int, bool, int, int], Noted]] = {}  # by digest: a copied note is one baton
@@ -100,7 +101,12 @@ def look(git: GitStore, relay_id: str) -> Travelled:
             if reading.baton is None:
                 why = reading.refusal.evidence if reading.refusal else "not read"
                 left_out.append(
-                    f"paragraph {number + 1} of the note of {note.sha[:12]} is no baton: {plain(why)[:200]}"
+                    recorded(
+                        "paragraph %(number)s of the note of %(sha)s is no baton: %(why)s",
+                        number=number + 1,
+                        sha=note.sha[:12],
+                        why=plain(why)[:200],
+                    )
                 )
             elif reading.baton.relay_id == relay_id:
                 rebuilt = reading.baton.tombstone.reason == Reason.BATON_STALE
@@ -117,7 +123,7 @@ def look(git: GitStore, relay_id: str) -> Travelled:
         )
     noted = tuple(one for _, one in sorted(found.values(), key=lambda pair: pair[0]))
     if record is None and not left_out:
-        left_out.append("no record of its limits and of what it has spent travelled with it")
+        left_out.append(recorded("no record of its limits and of what it has spent travelled with it"))
     return Travelled(relay_id, branch, tip, local, noted, record, tuple(left_out[:SAID]))
 
 
@@ -195,7 +201,11 @@ def legs(relay: Relay, noted: Iterable[Noted], now: datetime) -> tuple[Leg, Bato
                 leg=leg,
                 reason=baton.tombstone.reason,
                 at_sha=baton.tombstone.at_sha,
-                note=f"leg {baton.leg} ran on another host; taken over from the note of {one.sha[:12]}",
+                note=recorded(
+                    "leg %(leg)s ran on another host; taken over from the note of %(sha)s",
+                    leg=baton.leg,
+                    sha=one.sha[:12],
+                ),
                 at=now,
             )
         row = rebaton.store(relay, leg, baton, "adopt", now)
@@ -305,4 +315,4 @@ def travelled_rows(git: GitStore, relay_id: str) -> tuple[list[dict[str, object]
     try:
         return git.read_ledger_ref(relay_id) or [], ""
     except StoreUnavailable as error:
-        return [], f"its ledger does not read: {error.evidence}"
+        return [], recorded("its ledger does not read: %(evidence)s", evidence=error.evidence)

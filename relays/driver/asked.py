@@ -6,11 +6,12 @@ where it would have gone had it been ready when the person asked.
 
 from datetime import datetime
 
+from relays.core.lines import recorded
 from relays.driver import finals, gates
 from relays.driver.changes import INBOX, RELAYS, bump, change_relay, lock, topic
 from relays.models import RelayStatus, Request
 
-NOTHING_RAN = "asked for before the agent's first event"
+NOTHING_RAN = recorded("asked for before the agent's first event")
 
 
 def carry_out(relay_id: str, now: datetime, error: str = NOTHING_RAN) -> str:
@@ -19,14 +20,14 @@ def carry_out(relay_id: str, now: datetime, error: str = NOTHING_RAN) -> str:
     if relay.status != RelayStatus.READY or not (relay.stop or relay.parks_now):
         return ""
     if relay.stop:
-        finals.stopped(relay_id, frm=[RelayStatus.READY], now=now, why="stopped by a person")
+        finals.stopped(relay_id, frm=[RelayStatus.READY], now=now, why=recorded("stopped by a person"))
     else:
         change_relay(
             relay_id,
             RelayStatus.PARKED,
             frm=[RelayStatus.READY],
             now=now,
-            why=f"parked by a person; the leg did not start: {error}",
+            why=recorded("parked by a person; the leg did not start: %(error)s", error=error),
             next_at=None,
             park=Request.NONE,
         )

@@ -12,6 +12,7 @@ from relays.agents.channel import Channel, ChannelError, Query
 from relays.agents.outliving import OutlivingAgent
 from relays.agents.process import AgentProcess
 from relays.core.boundary import Step
+from relays.core.lines import recorded
 from relays.driver import launching
 from relays.driver.claim import Claim
 from relays.driver.prepare import Ready
@@ -121,10 +122,16 @@ class Attached:
         bounds = limits.read(self.relay.agent_args)
         lived = time.monotonic() - self._since
         if bounds.time is not None and lived > bounds.time:
-            self.over = f"time: it ran for more than {bounds.time:.0f} s (agent argument time)"
+            self.over = recorded(
+                "time: it ran for more than %(time)s s (agent argument time)", time=f"{bounds.time:.0f}"
+            )
         elif bounds.memory is not None and (used := limits.resident(self.agent.members())) > bounds.memory:
             most = limits.spelled(bounds.memory)
-            self.over = f"memory: its processes held {limits.spelled(used)} of {most} (agent argument memory)"
+            self.over = recorded(
+                "memory: its processes held %(used)s of %(most)s (agent argument memory)",
+                used=limits.spelled(used),
+                most=most,
+            )
 
     def end(self, grace: float, late: Callable[[list[bytes]], None], keep: bool = True) -> int | None:
         """Wait up to `grace` seconds for the exit of an agent that was told `stop`, then end its whole tree.

@@ -12,6 +12,7 @@ from relays.core import baton as batons
 from relays.core import overflow, pointers, safepoint
 from relays.core.baton import Artifact, Cursor, TombstoneRecord
 from relays.core.lifecycle import EndDecision
+from relays.core.lines import recorded
 from relays.core.pointers import Answer, Kind, Pointer, Verdict
 from relays.core.vocabulary import Reason
 from relays.driver import budgets, rebaton
@@ -126,16 +127,23 @@ def _previous(relay: Relay) -> batons.Baton | None:
 
 def note(leg: Leg, decision: EndDecision) -> str:
     """A template filled from records; agent text never enters it."""
+    of = {"leg": leg.number, "turns": leg.turns}
     if decision.reason is Reason.PARKED_UNSAFE:
-        held = f"; held by {decision.hold}" if decision.hold else ""
-        return f"leg {leg.number} ended after {leg.turns} turns without a safe point: {decision.cause}{held}"
+        why = {**of, "cause_word": decision.cause, "hold": decision.hold}
+        if decision.hold:
+            return recorded(
+                "leg %(leg)d ended after %(turns)d turns without a safe point: %(cause_word)s; held by %(hold)s", **why
+            )
+        return recorded("leg %(leg)d ended after %(turns)d turns without a safe point: %(cause_word)s", **why)
     words = {
-        Reason.ROTATED: "rotated at a safe point",
-        Reason.GOAL_DONE: "ended with done_when true",
-        Reason.NO_PROGRESS: "ended without verified progress once too often",
-        Reason.IDLE_PARKED: "ended with the invariant true",
+        Reason.ROTATED: recorded("leg %(leg)d rotated at a safe point after %(turns)d turns", **of),
+        Reason.GOAL_DONE: recorded("leg %(leg)d ended with done_when true after %(turns)d turns", **of),
+        Reason.NO_PROGRESS: recorded(
+            "leg %(leg)d ended without verified progress once too often after %(turns)d turns", **of
+        ),
+        Reason.IDLE_PARKED: recorded("leg %(leg)d ended with the invariant true after %(turns)d turns", **of),
     }
-    return f"leg {leg.number} {words.get(decision.reason, 'ended')} after {leg.turns} turns"
+    return words.get(decision.reason) or recorded("leg %(leg)d ended after %(turns)d turns", **of)
 
 
 def assessment(

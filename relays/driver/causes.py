@@ -13,6 +13,7 @@ from django.db.models import F
 
 from relays.core import baton as batons
 from relays.core import budget, objective, reload
+from relays.core.lines import recorded
 from relays.core.policy import PolicyError
 from relays.core.vocabulary import Ask
 from relays.driver import budgets, gates, git, pending, successor
@@ -75,11 +76,11 @@ def _recorded(gate: GateEpisode, relay: Relay) -> str:
         unpriced = any(item.startswith("spend unknown") for item in gate.items)
         if named or (unpriced and budget.spend_unknown(envelope, spent)):
             return ""
-        return "every limit that was spent leaves something again"
+        return recorded("every limit that was spent leaves something again")
     carried = _carried(relay)
     if carried is None or objective.reconcile(carried.objective, relay.pin).asks:
         return ""
-    return "the objective that was handed over is the relay's own again"
+    return recorded("the objective that was handed over is the relay's own again")
 
 
 def _served(relay: Relay) -> str:
@@ -96,7 +97,7 @@ def _served(relay: Relay) -> str:
     done = pending.verdict(relay, stores, reloading.judge_done(relay, stores))
     row = Baton.objects.filter(relay=relay, current=True).first()
     if row is None:
-        return "" if done.truth == "unknown" else f"the branch answers at {stores.tip[:12]}"
+        return "" if done.truth == "unknown" else recorded("the branch answers at %(tip)s", tip=stores.tip[:12])
     reading = batons.read(row.text, budgets.policy_of(relay).baton)
     if reading.baton is None:
         return ""
@@ -104,7 +105,7 @@ def _served(relay: Relay) -> str:
     climbed = reload.climb(reading, answers=stores.answers(reading.baton), expected=expected, done=done, holder=None)
     if climbed.outcome not in ("fresh", "done"):
         return ""
-    return f"everything that the baton points at resolves at {stores.tip[:12]}"
+    return recorded("everything that the baton points at resolves at %(tip)s", tip=stores.tip[:12])
 
 
 def _carried(relay: Relay) -> batons.Baton | None:
@@ -143,5 +144,7 @@ def _last(relay: Relay, gate: GateEpisode, why: str, now: datetime) -> None:
         ring(relay.pk)
         return
     Relay.objects.filter(pk=relay.pk).update(
-        status_why=f"{gate.token}: cause gone: {why}; an operator resumes the relay, or stops it"[:500]
+        status_why=recorded(
+            "%(token)s: cause gone: %(why)s; an operator resumes the relay, or stops it", token=gate.token, why=why
+        )[:500]
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from relays.core.lines import recorded
 from relays.core.policy import PolicyError
 from relays.driver import budgets, git, places
 from relays.driver.claim import AlreadyDriven, kernel_lock
@@ -76,23 +77,23 @@ def _refs_of(place: str) -> Iterator[Left]:
             opened = True
         name = f"{relay.repo}:refs of {relay.pk}"
         if store is None:
-            yield Left(name, f"its repository does not answer: {problem}", relay=relay.pk)
+            yield Left(name, recorded("its repository does not answer: %(problem)s", problem=problem), relay=relay.pk)
             continue
         try:
             yield from _refs(relay, store, going)
         except StoreUnavailable as error:
-            yield Left(name, f"it cannot be judged: {error.evidence}", relay=relay.pk)
+            yield Left(name, recorded("it cannot be judged: %(evidence)s", evidence=error.evidence), relay=relay.pk)
 
 
 def carry_out(one: Left) -> str:
     """Remove one thing, under its relay's lock; "" when it is gone, else one line that says why it stays."""
     if one.remove is None:
-        return one.why or "nothing can remove it"
+        return one.why or recorded("nothing can remove it")
     try:
         with kernel_lock(one.relay):
             one.remove()
     except AlreadyDriven:
-        return "a driver is at work on it"
+        return recorded("a driver is at work on it")
     except StoreUnavailable as error:
         return error.evidence
     except OSError as error:
@@ -122,9 +123,11 @@ def _open(relay: Relay) -> tuple[GitStore | None, str]:
 def _worktree(folder: Path) -> Left:
     relay = Relay.objects.filter(pk=folder.name).first()
     if relay is None:
-        return Left(str(folder), "no relay of this house has that name")
+        return Left(str(folder), recorded("no relay of this house has that name"))
     if not relay.final:
-        return Left(str(folder), f"{relay.pk} is {relay.status}")
+        return Left(
+            str(folder), recorded("relay %(relay)s is %(status_word)s", relay=relay.pk, status_word=relay.status)
+        )
     why = _work_in(relay, folder)
     return Left(str(folder), why, partial(_drop_worktree, relay, folder), relay.pk)
 
@@ -132,34 +135,34 @@ def _worktree(folder: Path) -> Left:
 def _work_in(relay: Relay, folder: Path) -> str:
     """What of a worktree stands nowhere else, one line; "" when nothing does."""
     if relay.worktree != str(folder):
-        return f"{relay.pk} works in another folder"
+        return recorded("%(relay)s works in another folder", relay=relay.pk)
     tree = git.tree(relay)
     try:
         state = tree.state(False)
         if not state.known:
-            return f"it cannot be read: {'; '.join(state.dirty)}"
+            return recorded("it cannot be read: %(why)s", why="; ".join(state.dirty))
         if state.operation:
-            return f"git is in the middle of: {state.operation}"
+            return recorded("git is in the middle of: %(operation)s", operation=state.operation)
         if state.dirty:
-            return f"uncommitted work: {_named(state.dirty)}"
+            return recorded("uncommitted work: %(dirty)s", dirty=_named(state.dirty))
         if (folder / ".gitmodules").exists():
-            return "it holds submodules, whose commits may stand nowhere else"
+            return recorded("it holds submodules, whose commits may stand nowhere else")
         store, head = git.store(relay), tree.head()
         if not _held(store, head, but=()):
-            return f"its HEAD {head[:12]} is on no branch"
+            return recorded("its HEAD %(head)s is on no branch", head=head[:12])
         own = text(tree.git(["for-each-ref", "--format=%(objectname)", "refs/worktree"]).out).split()
         for sha in (*tree.off_branch(store, head), *own):
             if not _held(store, sha, but=()):
-                return f"commit {sha[:12]} was made in it and is on no branch"
+                return recorded("commit %(sha)s was made in it and is on no branch", sha=sha[:12])
         listed = tree.git(["ls-files", "--others", "--ignored", "--exclude-standard", "-z", "--", relay.memory_root])
         memories = [name for name in text(listed.out).split("\0") if name]
         if memories:
-            return f"memory files that git ignores: {_named(memories)}"
+            return recorded("memory files that git ignores: %(memories)s", memories=_named(memories))
         listed = tree.git(["ls-files", "--others", "--ignored", "--exclude-standard", "--directory", "-z"])
         if inner := _repository_in(folder, [name for name in text(listed.out).split("\0") if name.endswith("/")]):
-            return f"a repository that git ignores: {plain(inner)[:100]}"
+            return recorded("a repository that git ignores: %(inner)s", inner=plain(inner)[:100])
     except StoreUnavailable as error:
-        return f"it cannot be read: {error.evidence}"
+        return recorded("it cannot be read: %(why)s", why=error.evidence)
     return ""
 
 
@@ -176,12 +179,12 @@ def _drop_worktree(relay: Relay, folder: Path) -> None:
     if why := _work_in(relay, folder):
         raise StoreUnavailable(why)  # somebody worked in it since it was looked at
     if not checkout.remove_worktree(git.store(relay), folder):
-        raise StoreUnavailable("its repository knows no such worktree", where=str(folder))
+        raise StoreUnavailable(recorded("its repository knows no such worktree"), where=str(folder))
 
 
 def _named(paths: tuple[str, ...] | list[str]) -> str:
     shown = ", ".join(plain(path)[:100] for path in paths[:SHOWN])
-    return f"{shown} and {len(paths) - SHOWN} more" if len(paths) > SHOWN else shown
+    return recorded("%(shown)s and %(n)d more", shown=shown, n=len(paths) - SHOWN) if len(paths) > SHOWN else shown
 
 
 # --- legs: sockets, logs, checkouts
@@ -190,7 +193,7 @@ def _named(paths: tuple[str, ...] | list[str]) -> str:
 def _legs(folder: Path, now: datetime) -> Iterator[Left]:
     relay = Relay.objects.filter(pk=folder.name).first()
     if relay is None:
-        yield Left(str(folder), "no relay of this house has that name")
+        yield Left(str(folder), recorded("no relay of this house has that name"))
         return
     legs = {str(leg.number): leg for leg in Leg.objects.filter(relay=relay).only("number", "state", "ended_at")}
     found = [one for place in _folders(folder) for one in _inside(relay, place, legs.get(place.name), now)]
@@ -203,11 +206,15 @@ def _inside(relay: Relay, place: Path, leg: Leg | None, now: datetime) -> Iterat
     """One folder of a relay: a leg's with its socket, or the checkouts of commands."""
     if place == places.checkouts(relay.pk):
         # beside a relay that goes on, a command may be at work in one
-        why = "" if relay.final else f"{relay.pk} is {relay.status}"
+        why = (
+            ""
+            if relay.final
+            else recorded("relay %(relay)s is %(status_word)s", relay=relay.pk, status_word=relay.status)
+        )
     elif leg is None:
-        why = f"{relay.pk} has no leg of that number"
+        why = recorded("%(relay)s has no leg of that number", relay=relay.pk)
     elif leg.state not in (LegState.ENDED, LegState.VOID):
-        why = f"leg {leg.number} is {leg.state}"
+        why = recorded("leg %(n)d is %(state_word)s", n=leg.number, state_word=leg.state)
     else:
         why = _retained(relay, leg.ended_at, now)
         for socket in _sockets(place) if why else []:
@@ -220,9 +227,11 @@ def _retained(relay: Relay, since: datetime | None, now: datetime) -> str:
     try:
         keep = budgets.policy_of(relay).retention
     except PolicyError as error:
-        return f"its policy does not read: {error}"
+        return recorded("its policy does not read: %(error)s", error=error)
     until = (since or relay.created_at) + keep
-    return "" if until <= now else f"logs are kept until {until.isoformat(timespec='seconds')}"
+    return (
+        "" if until <= now else recorded("logs are kept until %(seconds)s", seconds=until.isoformat(timespec="seconds"))
+    )
 
 
 def _sockets(folder: Path) -> list[Path]:
@@ -235,7 +244,7 @@ def _sockets(folder: Path) -> list[Path]:
 
 def _drop_folder(folder: Path) -> None:
     if folder.is_symlink():
-        raise StoreUnavailable("it is a link", where=str(folder))
+        raise StoreUnavailable(recorded("it is a link"), where=str(folder))
     shutil.rmtree(folder)
 
 
@@ -252,25 +261,25 @@ def _refs(relay: Relay, store: GitStore, going: set[str]) -> Iterator[Left]:
     tip = store.ref(branch)
     if tip is not None and relay.branch == f"relay/{relay.pk}":
         if not _held(store, tip, but={branch, *going}):
-            why = f"its work is on no other branch: git merge {relay.branch}"
+            why = recorded("its work is on no other branch: git merge %(branch)s", branch=relay.branch)
         elif Path(relay.worktree).exists() and _work_in(relay, Path(relay.worktree)):
-            why = "its worktree stays"
+            why = recorded("its worktree stays")
         elif elsewhere := checkout.stands_on(store, relay.branch, Path(relay.worktree)):
-            why = f"it is checked out in {elsewhere}"
+            why = recorded("it is checked out in %(elsewhere)s", elsewhere=elsewhere)
         else:
             why = ""
             going.add(branch)
         yield Left(f"{relay.repo}:{branch}", why, partial(_drop_branch, relay, store, branch, tip), relay.pk)
     for name in (f"refs/relay/ledger/{relay.pk}", f"refs/relay/state/{relay.pk}"):
         if store.ref(name) is not None:
-            why = "pointers of its batons are looked up there, in every clone"
+            why = recorded("pointers of its batons are looked up there, in every clone")
             yield Left(f"{relay.repo}:{name}", why, relay=relay.pk)
 
 
 def _drop_branch(relay: Relay, store: GitStore, name: str, sha: str) -> None:
     """Only after its worktree, which would stand on a branch that is gone."""
     if os.path.lexists(relay.worktree):
-        raise StoreUnavailable("its worktree stays")
+        raise StoreUnavailable(recorded("its worktree stays"))
     _drop_ref(store, name, sha)
 
 
@@ -296,12 +305,12 @@ def _parked(relay: Relay, store: GitStore, name: str, sha: str) -> str:
     """Why parked work stays: some content of it is in no commit of a branch. "" when every bit of it is."""
     tips = sorted(_others(store, ()))
     if name.endswith(".head"):
-        return "" if _held(store, sha, ()) else f"commit {sha[:12]} is on no branch"
+        return "" if _held(store, sha, ()) else recorded("commit %(sha)s is on no branch", sha=sha[:12])
     if store.types([sha])[sha] != "commit":
-        return "it is no commit of ours"
+        return recorded("it is no commit of ours")
     parents = text(store.objects(["rev-list", "--parents", "-n1", sha, "--"]).out).split()[1:]
     if not parents or not _held(store, parents[0], ()):
-        return "what it stands on is on no branch"
+        return recorded("what it stands on is on no branch")
     blobs: set[str] = set()
     for new in (sha, *parents[1:]):
         out = store.objects(
@@ -318,4 +327,8 @@ def _parked(relay: Relay, store: GitStore, name: str, sha: str) -> str:
     args = ["rev-list", "--objects", "--no-object-names", "--stdin"]
     reached = store.objects(args, stdin=wanted.encode()).out
     lost = blobs - set(text(reached).split())
-    return f"{len(lost)} files of it are in no commit of a branch: git show {name}" if lost else ""
+    return (
+        recorded("%(n)d files of it are in no commit of a branch: git show %(name)s", n=len(lost), name=name)
+        if lost
+        else ""
+    )

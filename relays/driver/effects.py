@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from relays.core import assumptions, promotion, questions, settling
+from relays.core.lines import recorded
 from relays.core.pointers import Pointer, PointerError, Verdict, one_line, parse_pointer
 from relays.core.promotion import Outcome
 from relays.core.vocabulary import Ask
@@ -17,7 +18,7 @@ from relays.models import NEXT_LEG, OPEN_GATES, Assumption, Event, GateEpisode, 
 from relays.stores.bundle import Stores
 
 #: the step that waits for an ambiguous promotion; no leg does
-REMEMBERING = "promotion to memory"
+REMEMBERING = recorded("promotion to memory")
 
 
 def judged(leg: Leg, cited: Sequence[str]) -> assumptions.EffectVerdict:
@@ -42,7 +43,14 @@ def admitted(leg: Leg, kind: str, payload: Mapping[str, Any], now: datetime) -> 
     verdict = judged(leg, cited)
     what = one_line(str(payload.get("label") or payload.get("note") or payload.get("slug") or ""), 120)
     for key, action, reason in verdict.blocking:
-        line = f"{kind.replace('_', ' ')} {what!r} leans on {one_line(key, 120)!r}: {action}, {reason}"
+        line = recorded(
+            "%(step_word)s %(what)s leans on %(key)s: %(action_word)s, %(reason)s",
+            step_word=kind.replace("_", " "),
+            what=repr(what),
+            key=repr(one_line(key, 120)),
+            action_word=action,
+            reason=reason,
+        )
         ask(leg, Ask.LOW_CONFIDENCE_ASSUMPTION, line, NEXT_LEG, now)
     return verdict.admit
 

@@ -18,6 +18,7 @@ from relays.core import backoff, budget, donewhen, reset, watch
 from relays.core import progress as core_progress
 from relays.core.boundary import owes_statement
 from relays.core.lifecycle import GAVE_UP, EndDecision, EndView, has_successor, judge_end
+from relays.core.lines import recorded
 from relays.core.policy import Policy
 from relays.core.vocabulary import Ask, Cause, Hold, Mode, Reason, token
 from relays.driver import (
@@ -260,7 +261,7 @@ class Ending:
             finals.idle(relay.pk, frm=frm, now=now, tip=measured.tip, issues=issues, **fields)
             return RelayStatus.IDLE
         if relay.stop:
-            finals.stopped(relay.pk, frm=present, now=now, why="stopped by a person", **fields)
+            finals.stopped(relay.pk, frm=present, now=now, why=recorded("stopped by a person"), **fields)
             return RelayStatus.STOPPED
         over = budget.forbids_leg(self.policy.envelope, relay.spent)
         unknown_spend = budget.spend_unknown(self.policy.envelope, relay.spent) and (
@@ -291,7 +292,11 @@ class Ending:
             RelayStatus.WAITING,
             frm=[RelayStatus.RUNNING],
             now=now,
-            why=f"ROTATION_CAPPED: {capped.used} of {capped.limit} rotations in the last hour",
+            why=recorded(
+                "ROTATION_CAPPED: %(used)s of %(limit)s rotations in the last hour",
+                used=capped.used,
+                limit=capped.limit,
+            ),
             **(fields | {"next_at": capped.next_at}),
         )
         return RelayStatus.WAITING
@@ -311,27 +316,44 @@ class Ending:
         why = f"{decision.reason}: {decision.cause or 'no successor'}"
         asked = decision.ask or (Ask.BUDGET_EXHAUSTED if spent else None)
         if advisory:
-            why = f"{decision.reason} in mode {relay.mode}: an operator resumes or stops the relay"
+            why = recorded(
+                "%(reason)s in mode %(mode)s: an operator resumes or stops the relay",
+                reason=decision.reason,
+                mode=relay.mode,
+            )
         elif decision.cause in GAVE_UP and self.measure.view.trouble:
             why = f"{why}: {backoff.WORDS[self.measure.view.trouble]}"
         elif asked and not decision.cause:
             why = f"{asked}: {token(asked).meaning}"
         if relay.park and decision.reason in (Reason.ROTATED, Reason.IDLE_PARKED):
-            at = "behind the one leg that was to run" if relay.park == Request.LEG else "at a safe point"
-            why = f"parked by a person {at}"
+            at = (
+                recorded("behind the one leg that was to run")
+                if relay.park == Request.LEG
+                else recorded("at a safe point")
+            )
+            why = recorded("parked by a person %(at)s", at=at)
         change_relay(relay.pk, RelayStatus.PARKED, frm=present, now=now, why=why, **fields)
         if advisory:
             return RelayStatus.PARKED
         items = [line for line in decision.detail if line]
         if Boundary.objects.filter(leg=self.leg, hold=Hold.ROTATION_CAPPED).exists():
             limit = self.policy.rotations_per_hour
-            items.append(f"earlier safe points were held by the rotation cap ({limit} an hour): rotations_per_hour")
+            items.append(
+                recorded(
+                    "earlier safe points were held by the rotation cap (%(limit)d an hour): rotations_per_hour",
+                    limit=limit,
+                )
+            )
         if decision.ask:
             gates.open_episode(relay.pk, decision.ask, leg=self.leg, items=items, now=now)
         if spent and not relay.park:
             axes = [f"{reason}" for reason in over]
             if unknown_spend:
-                axes.append(f"spend unknown: {relay.unpriced_calls} calls have no price")
+                axes.append(
+                    recorded(
+                        "spend unknown: %(unpriced_calls)s calls have no price", unpriced_calls=relay.unpriced_calls
+                    )
+                )
                 Relay.objects.filter(pk=relay.pk).update(warned_axes=[*relay.warned_axes, budgets.SPEND_UNKNOWN])
             gates.open_episode(
                 relay.pk,

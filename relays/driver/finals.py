@@ -7,12 +7,13 @@ from typing import Any
 
 from django.db.models import F
 
+from relays.core.lines import recorded
 from relays.core.vocabulary import Reason, StopReason
 from relays.driver import budgets, gates, leases, progress
 from relays.driver.changes import change_leg, change_relay
 from relays.models import Leg, LegState, Relay, RelayStatus, Request
 
-HOLDS = "done_when holds in the durable store"
+HOLDS = recorded("done_when holds in the durable store")
 
 
 def done(relay_id: str, *, frm: Iterable[str], now: datetime, why: str = HOLDS, **fields: Any) -> bool:
@@ -72,7 +73,12 @@ def idle(relay_id: str, *, frm: Iterable[str], now: datetime, tip: str, issues: 
         "idle_looked_at": now,
     }
     moved = change_relay(
-        relay_id, RelayStatus.IDLE, frm=frm, now=now, why=f"{HOLDS}, and nothing is pending", **(fields | rest)
+        relay_id,
+        RelayStatus.IDLE,
+        frm=frm,
+        now=now,
+        why=recorded("%(holds)s, and nothing is pending", holds=HOLDS),
+        **(fields | rest),
     )
     if moved:
         gates.confirm(relay_id, now)

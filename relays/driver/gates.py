@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 
 from relays.core.limits import format_duration
+from relays.core.lines import recorded
 from relays.core.policy import PolicyError
 from relays.driver import budgets
 from relays.driver.changes import INBOX, RELAYS, bump, change_gate, keep_step, lock, topic
@@ -27,7 +28,9 @@ def open_episode(
     gate = GateEpisode.objects.filter(relay_id=relay_id, token=token, state__in=OPEN_GATES).first()
     if gate is not None and gate.state == GateState.REQUESTED:
         # no way leads back from there: a new stop of the same kind takes its place
-        change_gate(gate.pk, GateState.SUPERSEDED, frm=[GateState.REQUESTED], now=now, why="a new stop took its place")
+        change_gate(
+            gate.pk, GateState.SUPERSEDED, frm=[GateState.REQUESTED], now=now, why=recorded("a new stop took its place")
+        )
         gate = None
     if gate is None:
         gate = GateEpisode.objects.create(
@@ -46,7 +49,12 @@ def open_episode(
             leg=leg or gate.leg,
             blocks=NEXT_LEG if blocks == NEXT_LEG else gate.blocks,
         )
-        keep_step(gate.pk, GateState.WAITING, now=now, why="something new was asked: approvals of before have lapsed")
+        keep_step(
+            gate.pk,
+            GateState.WAITING,
+            now=now,
+            why=recorded("something new was asked: approvals of before have lapsed"),
+        )
         gate.refresh_from_db()
         owed.gate_told(gate, Notice.Event.GATE_OPENED, GateState.WAITING, now)
     return gate
@@ -84,7 +92,7 @@ def start_failed(relay_id: str, error: str, now: datetime) -> bool:
             GateState.WAITING,
             frm=[GateState.DISPATCHED],
             now=now,
-            why=f"the start failed: {error}",
+            why=recorded("the start failed: %(error)s", error=error),
             error=error[:2000],
             round=F("round") + 1,
         )
@@ -95,20 +103,27 @@ def withdraw_requested(relay_id: str, now: datetime, by: User | None = None) -> 
     """A person parks a relay whose start was requested: the decision stands, the request does not."""
     for pk in _pks(relay_id, GateState.REQUESTED):
         change_gate(
-            pk, GateState.APPROVED, frm=[GateState.REQUESTED], now=now, by=by, why="the relay was parked meanwhile"
+            pk,
+            GateState.APPROVED,
+            frm=[GateState.REQUESTED],
+            now=now,
+            by=by,
+            why=recorded("the relay was parked meanwhile"),
         )
 
 
 def supersede_open(relay_id: str, now: datetime) -> None:
     """The relay ended: what still waits has lost its cause."""
     for gate in GateEpisode.objects.filter(relay_id=relay_id, state__in=OPEN_GATES).select_related("relay"):
-        why = f"the relay is {gate.relay.status}: {gate.relay.status_why}"
+        why = recorded(
+            "the relay is %(status)s: %(status_why)s", status=gate.relay.status, status_why=gate.relay.status_why
+        )
         change_gate(gate.pk, GateState.SUPERSEDED, frm=[gate.state], now=now, why=why)
 
 
 def supersede(gate: GateEpisode, why: str, now: datetime) -> bool:
     """What a waiting episode asks about is gone, so that there is nothing to decide."""
-    closed_why = f"cause gone: {why}"[:500]
+    closed_why = recorded("cause gone: %(why)s", why=why)[:500]
     return change_gate(gate.pk, GateState.SUPERSEDED, frm=[GateState.WAITING], now=now, why=why, closed_why=closed_why)
 
 
@@ -132,7 +147,7 @@ def expire(now: datetime) -> int:
             lock(gate.relay_id)
             if GateEpisode.objects.get(pk=gate.pk).state_at != gate.state_at:
                 continue
-            why = f"nobody decided within {format_duration(limit)}"
+            why = recorded("nobody decided within %(limit)s", limit=format_duration(limit))
             moved = change_gate(gate.pk, GateState.EXPIRED, frm=[GateState.WAITING], now=now, why=why)
             bump(topic(gate.relay_id), RELAYS, INBOX)
         closed += moved
@@ -146,4 +161,6 @@ def _pks(relay_id: str, *states: str) -> list[int]:
 def supersede_requested(relay_id: str, now: datetime) -> None:
     """A start that was requested parks on something else: the new episode takes its place."""
     for pk in _pks(relay_id, GateState.REQUESTED):
-        change_gate(pk, GateState.SUPERSEDED, frm=[GateState.REQUESTED], now=now, why="it parked on something else")
+        change_gate(
+            pk, GateState.SUPERSEDED, frm=[GateState.REQUESTED], now=now, why=recorded("it parked on something else")
+        )

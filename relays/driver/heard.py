@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Final
 
 from relays.core.events import TOLD, Event
+from relays.core.lines import recorded
 from relays.core.sequence import Seen
 
 log = logging.getLogger(__name__)
@@ -24,7 +25,7 @@ class Heard:
 
     def __init__(self, leg: int) -> None:
         self.leg = leg
-        self.prefix = f"leg {leg} events: "
+        self.prefix = f"{recorded('leg %(leg)d events', leg=leg)}: "
         self.malformed = self.forks = self.far = 0
         self._first: dict[str, str] = {}
         self._digests: OrderedDict[int, bytes] = OrderedDict()
@@ -64,16 +65,38 @@ class Heard:
         missing, run = seen.missing
         if run is not None:
             numbers = f"{run[0]}" if run[0] == run[1] else f"{run[0]} to {run[1]}"
-            found.append(f"{_count(missing, 'number')} missing, first {numbers}: what they said is not known")
+            found.append(
+                recorded(
+                    "%(number)s missing, first %(numbers)s: what they said is not known",
+                    number=_count(missing, "number"),
+                    numbers=numbers,
+                )
+            )
         if self.forks:
             first = self._first["fork"]
-            found.append(f"{_count(self.forks, 'event')} came again with other content and not taken, first {first}")
+            found.append(
+                recorded(
+                    "%(event)s came again with other content and not taken, first %(first)s",
+                    event=_count(self.forks, "event"),
+                    first=first,
+                )
+            )
         if self.far:
             first = self._first["far"]
-            found.append(f"{_count(self.far, 'event')} numbered too far ahead and not taken, first {first}")
+            found.append(
+                recorded(
+                    "%(event)s numbered too far ahead and not taken, first %(first)s",
+                    event=_count(self.far, "event"),
+                    first=first,
+                )
+            )
         if self.malformed:
             first = self._first["malformed"]
-            found.append(f"{_count(self.malformed, 'line')} that cannot be read, first: {first}")
+            found.append(
+                recorded(
+                    "%(line)s that cannot be read, first: %(first)s", line=_count(self.malformed, "line"), first=first
+                )
+            )
         return found
 
     def news(self, seen: Seen, last: bool = False) -> list[str] | None:

@@ -15,6 +15,7 @@ from django.utils import timezone
 from relays.agents import process
 from relays.core import donewhen, watch
 from relays.core.donewhen import DoneVerdict, Truth
+from relays.core.lines import recorded
 from relays.driver import budgets, commands, git, pending, rebaton, reload, spawn, successor
 from relays.driver.changes import INBOX, RELAYS, bump, change_relay, lock, ring, topic
 from relays.driver.claim import AlreadyDriven, Claim, LostClaim, kernel_lock, take
@@ -127,14 +128,14 @@ def _quiet(relay: Relay, tip: str, issues: str, now: datetime, *, whole: bool) -
 def _wake(relay: Relay, stores: Stores, judged: DoneVerdict, now: datetime) -> str:
     """The invariant is broken or something is pending: ready, with a leg that is told which."""
     action = watch.next_action(judged)
-    found = "the invariant is broken" if action == watch.RESTORE else "something is pending"
+    found = recorded("the invariant is broken") if action == watch.RESTORE else recorded("something is pending")
     why = f"{found}: {watch.why(judged, Truth.FALSE)}"
     return _leave(relay, RelayStatus.READY, WOKEN, now, why, {"next_at": None}, action)
 
 
 def _cannot_tell(relay: Relay, evidence: str, now: datetime) -> str:
     """ "unknown is not idle": it waits, and is asked again with back-off as before any leg."""
-    why = f"a store did not answer: {evidence}"
+    why = recorded("a store did not answer: %(evidence)s", evidence=evidence)
     wait = {"next_at": now + FIRST_WAIT, "attempts": 1, "unknown_since": now}
     return _leave(relay, RelayStatus.WAITING, WAITS, now, why, wait)
 

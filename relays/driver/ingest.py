@@ -13,6 +13,7 @@ from relays.core import assumptions, pricing, promotion, residency, usage
 from relays.core.events import TOLD, UNREAD
 from relays.core.events import Event as CoreEvent
 from relays.core.legview import CallView, LegView
+from relays.core.lines import recorded
 from relays.core.pointers import PointerError, one_line, parse_pointer
 from relays.core.vocabulary import Ask
 from relays.driver import budgets, effects, findings, questions, tools
@@ -216,7 +217,12 @@ class Ingest:
         )
         if new and fault.ask is Ask.UNSERVED_PAGE_FAULT:
             what = one_line(f"{payload['kind']}:{payload['ref']}", 250).replace(" ", "?")  # as an entry writes it
-            line = f"page fault: {what}: {fault.outcome}, {one_line(found.evidence if found else fault.reason, 200)}"
+            line = recorded(
+                "page fault: %(what)s: %(outcome_word)s, %(reason)s",
+                what=what,
+                outcome_word=fault.outcome,
+                reason=one_line(found.evidence if found else fault.reason, 200),
+            )
             effects.ask(self.leg, Ask.UNSERVED_PAGE_FAULT, line, NEXT_LEG, at)
             bump(INBOX)
 

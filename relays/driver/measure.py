@@ -12,6 +12,7 @@ from relays.core.boundary import BoundaryView, Green
 from relays.core.donewhen import DoneVerdict
 from relays.core.externalize import GateVerdict, LoadBearing
 from relays.core.legview import LegView
+from relays.core.lines import recorded
 from relays.core.pointers import Answer, Verdict
 from relays.core.policy import Policy
 from relays.core.safepoint import SafePoint, TreeState
@@ -75,7 +76,10 @@ class Measure:
         tree = self.worktree.state(view.tree_parked)
         if self.lost_host:
             # "its leg closes at the last recorded tip, tree unknown": what lies here is not what the agent left there
-            tree = TreeState(dirty=(f"the tree on {self.lost_host} cannot be seen from here",), known=False)
+            tree = TreeState(
+                dirty=(recorded("the tree on %(lost_host)s cannot be seen from here", lost_host=self.lost_host),),
+                known=False,
+            )
         named = view.next_actions if candidates is None else candidates
         in_flight = frozenset(view.in_flight)
         safe = safepoint.judge(in_flight, tree, safepoint.choose_next_action(named))
@@ -198,7 +202,12 @@ class Measure:
         except StoreUnavailable as error:
             # what could not be looked for is not proven absent: one entry that refuses
             stashes, off_branch, outside, lost = 0, [], [], ""
-            spoken.append(LoadBearing(f"traces that could not be looked for: {error.evidence}", source="detected"))
+            spoken.append(
+                LoadBearing(
+                    recorded("traces that could not be looked for: %(evidence)s", evidence=error.evidence),
+                    source="detected",
+                )
+            )
         detected = externalize.detect(
             tree=tree,
             stashes=stashes,
@@ -279,7 +288,10 @@ def _keep_detected(leg: Leg, gate: GateVerdict, stored: Mapping[int, tuple[str, 
     ]
     if len(found) > DETECTED_KEPT:
         more = len(found) - DETECTED_KEPT + 1
-        found = [*found[: DETECTED_KEPT - 1], (f"{more:,} more findings of the detector", "fact", "", "", "")]
+        found = [
+            *found[: DETECTED_KEPT - 1],
+            (recorded("%(more)s more findings of the detector", more=f"{more:,}"), "fact", "", "", ""),
+        ]
     if found == [stored[seq] for seq in sorted(stored)]:
         return
     now = timezone.now()

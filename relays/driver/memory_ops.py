@@ -12,6 +12,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from relays.core import memory
+from relays.core.lines import recorded
 from relays.core.promotion import Outcome
 from relays.core.vocabulary import Ask
 from relays.driver import git, memories, reload
@@ -89,7 +90,7 @@ def _settle(one: MemoryOperation, gate: GateEpisode, consents: bool, now: dateti
     MemoryOperation.objects.filter(pk=one.pk).update(**values)
     if one.promotion_id is not None:
         Promotion.objects.filter(pk=one.promotion_id).update(
-            outcome="promoted" if consents else "refused", decided_by=decider(gate), reason="a person said"
+            outcome="promoted" if consents else "refused", decided_by=decider(gate), reason=recorded("a person said")
         )
 
 
@@ -178,7 +179,7 @@ def _content(one: MemoryOperation, now: datetime) -> bytes:
         one.slug,
         one.text,
         durability=durability,
-        evidence=evidence or "a person's approval",
+        evidence=evidence or recorded("a person's approval"),
         by=f"{one.relay_id} leg {one.leg.number}, allowed by a person",
         at=now,
         until=until,

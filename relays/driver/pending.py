@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from relays.core import baton as batons
 from relays.core import donewhen, watch
 from relays.core.donewhen import DoneVerdict, Truth
+from relays.core.lines import recorded
 from relays.driver import budgets
 from relays.models import Baton, Relay
 from relays.stores.base import StoreUnavailable
@@ -16,7 +17,7 @@ def of(relay: Relay, stores: Stores, questions: Sequence[str] = ()) -> watch.Pen
     current = Baton.objects.filter(relay=relay, current=True).values_list("text", flat=True).first()
     carried = batons.read(current, budgets.policy_of(relay).baton).baton if current else None
     if current and carried is None:
-        return watch.Pending(unknown="the current baton does not read, so its open questions are not known")
+        return watch.Pending(unknown=recorded("the current baton does not read, so its open questions are not known"))
     asked = (*(carried.open_questions if carried else ()), *questions)
     try:
         truth, evidence = stores.issues.none_open()

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from relays.core import budget, fidelity, objective, rotation, watch
 from relays.core.donewhen import DoneVerdict, Truth
+from relays.core.lines import recorded
 from relays.core.policy import Policy, window_for
 from relays.core.vocabulary import Ask, Extra, Hold, Reason
 from relays.driver import (
@@ -104,12 +105,17 @@ class Prepare:
     def _may_start(self) -> None:
         over = budget.forbids_leg(self.policy.envelope, self.relay.spent)
         if over:
-            self._park(Ask.BUDGET_EXHAUSTED, [str(reason) for reason in over], "the envelope is spent")
+            self._park(Ask.BUDGET_EXHAUSTED, [str(reason) for reason in over], recorded("the envelope is spent"))
         if ResetTransaction.objects.filter(new_leg=self.leg, old_leg__reason=Reason.ROTATED).exists():
             # "Resume restarts hysteresis and the empty run, not the cap"
             capped = successor.cap(self.relay, self.policy, timezone.now())
             if not capped.admit:
-                why = f"{Hold.ROTATION_CAPPED}: {capped.used} of {capped.limit} rotations in the last hour"
+                why = recorded(
+                    "%(rotation_capped)s: %(used)s of %(limit)s rotations in the last hour",
+                    rotation_capped=Hold.ROTATION_CAPPED,
+                    used=capped.used,
+                    limit=capped.limit,
+                )
                 self._wait(why, unknown=False, until=capped.next_at)
 
     def _climb(self, row: Baton) -> Baton:
@@ -136,9 +142,15 @@ class Prepare:
             try:
                 fresh = reload.rebuild(self.relay, row, reloaded, now)
             except StoreUnavailable as error:
-                self._unknown(f"the cursor cannot be rebuilt: {error.evidence}")
+                self._unknown(recorded("the cursor cannot be rebuilt: %(evidence)s", evidence=error.evidence))
             if fresh is None:
-                self._page_fault(f"{reloaded.ladder.path}: {reloaded.ladder.evidence}; no cursor verifies")
+                self._page_fault(
+                    recorded(
+                        "%(path)s: %(evidence)s; no cursor verifies",
+                        path=reloaded.ladder.path,
+                        evidence=reloaded.ladder.evidence,
+                    )
+                )
             self._done_or_unknown(stores)
             self._held_by_another()
             return fresh
@@ -153,7 +165,11 @@ class Prepare:
         """ "dropped, drifted and query_user open OBJECTIVE_DRIFT": only a recorded decision changes the pin."""
         found = objective.reconcile(rebaton.read(row).objective, self.relay.pin)
         if found.asks:
-            line = f"objective {found}: the pin in the database is not the one that leg {row.leg.number} handed over"
+            line = recorded(
+                "objective %(found)s: the pin in the database is not the one that leg %(number)d handed over",
+                found=found,
+                number=row.leg.number,
+            )
             self._park(Ask.OBJECTIVE_DRIFT, [line], line)
 
     def _judge_done_without_baton(self) -> None:
@@ -210,7 +226,14 @@ class Prepare:
             self.claim.hold()
             holder = leases.acquire(self.relay, self.relay.region, timezone.now())
         if holder:
-            self._wait(f"{Extra.COLLISION_RISK}: the region is held by {holder}", unknown=False)
+            self._wait(
+                recorded(
+                    "%(collision_risk)s: the region is held by %(holder)s",
+                    collision_risk=Extra.COLLISION_RISK,
+                    holder=holder,
+                ),
+                unknown=False,
+            )
 
     def _worktree(self, start: str) -> None:
         if self.policy.workspace == "in_place":
@@ -218,8 +241,10 @@ class Prepare:
         try:
             said = worktrees.ready(self.relay, self.leg, start, self.git, self.tree)
         except StoreUnavailable as error:
-            self._unknown(f"worktree {self.relay.worktree}: {error.evidence}")
-        self._say("worktree", said)
+            self._unknown(
+                recorded("worktree %(worktree)s: %(evidence)s", worktree=self.relay.worktree, evidence=error.evidence)
+            )
+        self._say(recorded("worktree before leg %(leg)d", leg=self.leg.number), said)
 
     def _on_its_branch(self) -> None:
         """A person's own work tree is never switched, and on another branch the agent's commits would be that one's."""
@@ -228,19 +253,27 @@ class Prepare:
         try:
             found = self.tree.branch()
         except StoreUnavailable as error:
-            self._unknown(f"worktree {self.relay.worktree}: {error.evidence}")
-        if found != self.relay.branch:
-            stands = f"on {found}" if found else "on no branch"
             self._unknown(
-                f"{self.relay.worktree} stands {stands}, the relay works on {self.relay.branch}; switch to it"
+                recorded("worktree %(worktree)s: %(evidence)s", worktree=self.relay.worktree, evidence=error.evidence)
+            )
+        if found != self.relay.branch:
+            where = {"worktree": self.relay.worktree, "found": found, "branch": self.relay.branch}
+            self._unknown(
+                recorded("%(worktree)s stands on %(found)s, the relay works on %(branch)s; switch to it", **where)
+                if found
+                else recorded("%(worktree)s stands on no branch, the relay works on %(branch)s; switch to it", **where)
             )
 
-    def _say(self, what: str, lines: list[str]) -> None:
+    def _say(self, where: str, lines: list[str]) -> None:
         """Findings of this leg's start; another attempt that finds nothing leaves those of the one before."""
         if lines:
             with transaction.atomic():
                 self.claim.hold()
-                findings.put(self.relay.pk, f"{what} before leg {self.leg.number}: ", lines)
+                findings.put(
+                    self.relay.pk,
+                    f"{where}: ",
+                    lines,
+                )
 
     def _lay_back(self, row: Baton | None) -> str:
         """Lay parked work back; a tree that somebody left dirty is stored first, so that nothing is lost."""
@@ -255,7 +288,10 @@ class Prepare:
                     return "applied"
                 if wip and found:
                     kept = worktrees.found_name(self.relay, self.leg)
-                    self._say("work found", [f"it is not the parked work, and is kept under {kept}"])
+                    self._say(
+                        recorded("work found before leg %(leg)d", leg=self.leg.number),
+                        [recorded("it is not the parked work, and is kept under %(kept)s", kept=kept)],
+                    )
                 if wip or self.policy.workspace == "worktree":
                     tree.clean_to_head()
                 if not wip:
@@ -263,7 +299,9 @@ class Prepare:
                     return str(tree.lay_back(found)) if found and self.policy.workspace == "worktree" else ""
             return str(tree.lay_back(wip)) if wip else ""
         except StoreUnavailable as error:
-            self._unknown(f"worktree {self.relay.worktree}: {error.evidence}")
+            self._unknown(
+                recorded("worktree %(worktree)s: %(evidence)s", worktree=self.relay.worktree, evidence=error.evidence)
+            )
 
     def _baton_file(self, row: Baton | None) -> str:
         """The baton's canonical bytes as a file of this leg."""
@@ -281,7 +319,9 @@ class Prepare:
         try:
             reflog_lines = len(self.tree.reflog())
         except StoreUnavailable as error:
-            self._unknown(f"worktree {self.relay.worktree}: {error.evidence}")
+            self._unknown(
+                recorded("worktree %(worktree)s: %(evidence)s", worktree=self.relay.worktree, evidence=error.evidence)
+            )
         lint = ownconfig.lint(Path(self.relay.git_dir))  # an agent before this one may have written to it
         if self.leg.cursor_sha:
             # it was started before: a commit that its agent made before the start failed is still this leg's own
@@ -340,7 +380,7 @@ class Prepare:
         since = self.relay.unknown_since or timezone.now()
         if timezone.now() - since >= self.policy.unknown_patience:
             self._page_fault(evidence)
-        self._wait(f"a store did not answer: {evidence}", unknown=True)
+        self._wait(recorded("a store did not answer: %(evidence)s", evidence=evidence), unknown=True)
 
     def _wait(self, why: str, *, unknown: bool, until: datetime | None = None) -> NoReturn:
         now = timezone.now()
@@ -363,7 +403,7 @@ class Prepare:
         raise NotNow(why)
 
     def _page_fault(self, evidence: str) -> NoReturn:
-        self._park(Ask.UNSERVED_PAGE_FAULT, [evidence], "a needed record did not come back from its store")
+        self._park(Ask.UNSERVED_PAGE_FAULT, [evidence], recorded("a needed record did not come back from its store"))
 
     def _park(self, token: str, items: list[str], why: str) -> NoReturn:
         now: datetime = timezone.now()

@@ -10,6 +10,7 @@ from datetime import datetime
 from django.db.models import F
 
 from relays.core import budget, questions
+from relays.core.lines import recorded
 from relays.core.pointers import Kind, Pointer, Verdict, one_line
 from relays.core.vocabulary import Ask, StopReason
 from relays.driver import budgets, gates
@@ -44,7 +45,9 @@ def ask(leg: Leg, number: int, question: str, *, about: str, step: str, now: dat
         before = GateEpisode.objects.filter(relay=relay, token=token).order_by("-pk").values_list("pk", flat=True)
         return Asked(True, before.first() or 0, pointer)
     if budget.refuses_query(budgets.policy_of(relay).envelope, relay.spent):
-        refused = _open(relay, Ask.BUDGET_EXHAUSTED, leg, f"refused question: {text}", questions.FURTHER, now)
+        refused = _open(
+            relay, Ask.BUDGET_EXHAUSTED, leg, recorded("refused question: %(what)s", what=text), questions.FURTHER, now
+        )
         return Asked(False, refused, "")
     Relay.objects.filter(pk=relay.pk).update(queries_used=F("queries_used") + 1)
     LedgerRow.objects.create(
@@ -65,7 +68,7 @@ def ask(leg: Leg, number: int, question: str, *, about: str, step: str, now: dat
             "durability": "durable",
             "backing": pointer,
             "verdict": Verdict.VERIFIED,
-            "evidence": "a person was asked; the ledger has the question",
+            "evidence": recorded("a person was asked; the ledger has the question"),
             "at": now,
         },
     )

@@ -12,6 +12,7 @@ from typing import Any
 from relays.core import baton as batons
 from relays.core import overflow, pointers, safepoint
 from relays.core.baton import Artifact, Cursor, TombstoneRecord
+from relays.core.lines import recorded
 from relays.core.objective import Pin
 from relays.core.pointers import Kind
 from relays.core.reload import REDERIVE
@@ -103,7 +104,13 @@ def fit(
     for start in range(0, len(fitted.moved), LISTED):
         some = fitted.moved[start : start + LISTED]
         refs = [*([f"{head.kind}:{head.ref}"] if head else []), *some]
-        row = driver_row(relay, leg, refs, f"{OVERFLOW}: {len(some)} older entries of the baton", now)
+        row = driver_row(
+            relay,
+            leg,
+            refs,
+            recorded("%(overflow)s: %(n)d older entries of the baton", overflow=OVERFLOW, n=len(some)),
+            now,
+        )
         head = Artifact(Kind.LEDGER, row.pk)
     return fitted.pointing_at(head) if head else fitted.baton
 

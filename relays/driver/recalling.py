@@ -14,6 +14,7 @@ from typing import Any, Final
 from django.utils import timezone
 
 from relays.core import memory
+from relays.core.lines import recorded
 from relays.core.pointers import Answer, Kind, Pointer, PointerError, Verdict, check_ref
 from relays.core.residency import RECALLABLE, Fault, FaultOutcome, FaultVerdict, judge_fault, state_of
 from relays.driver import reload
@@ -26,7 +27,7 @@ from relays.stores.git import GitStore
 DIGEST: Final = "digest"
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 RESETS: Final = 64  # the newest reset transactions whose omitted spans a digest is looked for in
-TRANSCRIPT: Final = "a turn of an earlier leg: transcript bytes are never served to a leg, only to people"
+TRANSCRIPT: Final = recorded("a turn of an earlier leg: transcript bytes are never served to a leg, only to people")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,9 @@ def judge(relay: Relay, store: GitStore, kind: str, ref: str, *, required: bool,
         return _by_digest(relay, store, ref, required, durability)
     if kind not in RECALLABLE:
         return Judged(
-            judge_fault(Fault("unknown", required, kind=kind)), "unknown", f"no durable store has a {kind[:40]!r}"
+            judge_fault(Fault("unknown", required, kind=kind)),
+            "unknown",
+            recorded("no durable store has a %(kind)s", kind=repr(kind[:40])),
         )
     try:
         check_ref(Kind(kind), ref)
@@ -100,7 +103,7 @@ def _scoped(relay: Relay, pointer: Pointer) -> Answer | None:
     owner = LedgerRow.objects.filter(pk=pointer.ref).values_list("relay__git_dir", flat=True).first()
     if owner is None or owner == relay.git_dir:
         return None
-    return Answer(Verdict.UNKNOWN, "a row of a relay that is not known here")
+    return Answer(Verdict.UNKNOWN, recorded("a row of a relay that is not known here"))
 
 
 def _tombstoned(relay: Relay, pointer: Pointer) -> str:
@@ -111,7 +114,7 @@ def _tombstoned(relay: Relay, pointer: Pointer) -> str:
     row = standing(relay, slug) if slug else None
     if row is None or row.expires_at is None or row.expires_at > timezone.now():
         return ""
-    return f"expired at {_utc(row.expires_at)}"
+    return recorded("expired at %(expires_at)s", expires_at=_utc(row.expires_at))
 
 
 def standing(relay: Relay, slug: str) -> Promotion | None:
@@ -124,11 +127,11 @@ def _by_digest(relay: Relay, store: GitStore, digest: str, required: bool, durab
     """By the sha256 that a baton, a reset transaction or a memory's history names."""
     gone = judge_fault(Fault("gone", required, durability=durability))
     if not _SHA256.fullmatch(digest):
-        return Judged(gone, str(Verdict.DANGLING), "refused: a digest is 64 lower-case hex digits")
+        return Judged(gone, str(Verdict.DANGLING), recorded("refused: a digest is 64 lower-case hex digits"))
     live = judge_fault(Fault("live", required, rebuildable=True, durability=durability))
     baton = Baton.objects.filter(relay=relay, digest=digest).values_list("text", flat=True).first()
     if baton is not None:
-        return Judged(live, str(Verdict.VERIFIED), "a baton of this relay", "baton", baton.encode())
+        return Judged(live, str(Verdict.VERIFIED), recorded("a baton of this relay"), "baton", baton.encode())
     if digest == relay.objective_digest:
         return Judged(live, str(Verdict.VERIFIED), "the objective", "objective", relay.objective.encode())
     slug = (
@@ -139,12 +142,16 @@ def _by_digest(relay: Relay, store: GitStore, digest: str, required: bool, durab
     if slug is not None:
         found = _by_pointer(relay, store, Pointer(Kind.MEMORY, slug), required, durability)
         if found.raw and hashlib.sha256(found.raw).hexdigest() != digest:
-            return Judged(gone, str(Verdict.DANGLING), f"a memory {slug} that was written over since")
+            return Judged(
+                gone, str(Verdict.DANGLING), recorded("a memory %(slug)s that was written over since", slug=slug)
+            )
         return found
     newest = ResetTransaction.objects.filter(old_leg__relay=relay).order_by("-pk").values_list("omitted", flat=True)
     if any(span.get("digest") == digest for omitted in newest[:RESETS] for span in omitted or ()):
-        return Judged(FaultVerdict(FaultOutcome.DENY, TRANSCRIPT), str(Verdict.VERIFIED), "an omitted span of a reset")
-    return Judged(gone, str(Verdict.DANGLING), "no record of this relay has that digest")
+        return Judged(
+            FaultVerdict(FaultOutcome.DENY, TRANSCRIPT), str(Verdict.VERIFIED), recorded("an omitted span of a reset")
+        )
+    return Judged(gone, str(Verdict.DANGLING), recorded("no record of this relay has that digest"))
 
 
 def _utc(at: datetime) -> str:

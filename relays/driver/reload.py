@@ -15,6 +15,7 @@ from django.utils import timezone
 from relays.core import baton as batons
 from relays.core import donewhen, reload
 from relays.core.donewhen import DoneVerdict
+from relays.core.lines import recorded
 from relays.core.pointers import Answer, Verdict
 from relays.driver import budgets, git, leases, pending, rebaton
 from relays.driver.changes import bump, topic
@@ -55,7 +56,11 @@ def stores_for(relay: Relay, store: GitStore | None = None) -> Stores:
     """The relay's durable stores at its branch tip now; `store`: one that is open already. Raises StoreUnavailable."""
     stores = _stores(relay, store or git.store(relay))
     if stores is None:
-        raise BranchGone(f"{relay.branch} does not exist", where=relay.repo, fix="make it again where its work is")
+        raise BranchGone(
+            recorded("%(name)s does not exist", name=relay.branch),
+            where=relay.repo,
+            fix=recorded("make it again where its work is"),
+        )
     return stores
 
 
@@ -223,7 +228,9 @@ def derive(relay: Relay, row: Baton, stores: Stores) -> Derived | None:
             break
     if choice.sha is None:
         if unknown:
-            raise StoreUnavailable("no cursor could be proven, and some could not be judged", where=relay.repo)
+            raise StoreUnavailable(
+                recorded("no cursor could be proven, and some could not be judged"), where=relay.repo
+            )
         return None
     since_leg = _first_leg_after(relay, choice.sha, store)
     return Derived(choice.sha, choice.source, stores.reread(choice.sha, tip, since_leg))
@@ -239,7 +246,10 @@ def _candidates(
         gone = store.types([start])[start] != "commit" and not store.shallow
         source, anchor = ("at_sha", at) if gone else ("start_sha", start)
         bases = store.merge_bases(anchor, tip)
-        yield [reload.Candidate(sha, f"merge-base of {source}", Verdict.VERIFIED) for sha in bases[:1]]
+        yield [
+            reload.Candidate(sha, recorded("merge-base of %(source)s", source=source), Verdict.VERIFIED)
+            for sha in bases[:1]
+        ]
     earlier = Baton.objects.filter(relay=relay).exclude(pk=row.pk).order_by("-leg__number", "-pk")
     texts = earlier.values_list("text", flat=True).iterator(chunk_size=EARLIER)
     while some := list(islice(texts, EARLIER)):
@@ -247,7 +257,7 @@ def _candidates(
         answers = store.resolve_commits(cursors, tip)
         yield [reload.Candidate(sha, "earlier cursor", answers[sha].verdict) for sha in cursors]
     answer = store.resolve_commits([relay.start_sha], tip)[relay.start_sha]
-    yield [reload.Candidate(relay.start_sha, "the relay's start", answer.verdict)]
+    yield [reload.Candidate(relay.start_sha, recorded("the relay's start"), answer.verdict)]
 
 
 def _cursor_of(text: str) -> str:

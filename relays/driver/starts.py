@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.utils import timezone
 
+from relays.core.lines import recorded
 from relays.core.vocabulary import Cause, Reason
 from relays.driver import asked, gates
 from relays.driver.changes import INBOX, RELAYS, bump, change_leg, change_relay, topic
@@ -81,7 +82,7 @@ def failed(leg: Leg, claim: Claim, error: str) -> str:
             return done
         from_gate = gates.start_failed(leg.relay_id, error, now)
         if from_gate or leg.attempts >= STARTS:
-            why = f"start failed: {error}"
+            why = recorded("start failed: %(error)s", error=error)
             change_relay(leg.relay_id, RelayStatus.PARKED, frm=[RelayStatus.READY], now=now, why=why, next_at=None)
             if not from_gate:
                 items = [f"cause: {Cause.START_FAILED}", error]
@@ -92,7 +93,12 @@ def failed(leg: Leg, claim: Claim, error: str) -> str:
                 RelayStatus.WAITING,
                 frm=[RelayStatus.READY],
                 now=now,
-                why=f"start {leg.attempts} of {STARTS} failed: {error}",
+                why=recorded(
+                    "start %(attempts)s of %(starts)s failed: %(error)s",
+                    attempts=leg.attempts,
+                    starts=STARTS,
+                    error=error,
+                ),
                 next_at=now + FIRST_WAIT * 2 ** (leg.attempts - 1),
             )
         bump(topic(leg.relay_id), RELAYS, INBOX)

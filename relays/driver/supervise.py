@@ -4,6 +4,7 @@ import logging
 
 from django.db import DatabaseError, transaction
 
+from relays.core.lines import recorded
 from relays.driver import advance, budgets, memory_ops
 from relays.driver.changes import RELAYS, bump, fenced, topic
 from relays.driver.claim import AlreadyDriven, Claim, LostClaim, kernel_lock, take
@@ -40,7 +41,13 @@ def supervise(leg_pk: int, host: Host | None = None) -> str:
                 raise
             except Exception as error:
                 # it is tried again for as long as it takes; a person must see that, and why
-                _say_why(claim, f"the supervisor failed and is started again: {type(error).__name__}: {error}")
+                _say_why(
+                    claim,
+                    recorded(
+                        "the supervisor failed and is started again: %(error)s",
+                        error=f"{type(error).__name__}: {error}",
+                    ),
+                )
                 raise
             finally:
                 _release(claim, well)

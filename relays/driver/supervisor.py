@@ -23,6 +23,7 @@ from relays.agents.process import LaunchError
 from relays.core.backoff import Trouble
 from relays.core.boundary import BoundaryDecision, Step
 from relays.core.events import TOLD, parse_line
+from relays.core.lines import recorded
 from relays.core.vocabulary import Cause, Hold, Mode
 from relays.driver import asked, attached, commands, findings, launching, progress, reload, starts, tools, unheard
 from relays.driver.claim import LostClaim
@@ -83,7 +84,7 @@ class Supervisor(Supervised):
                 return self._go_on()
             attached.end_strays(self.leg)
         if state == LegState.STARTING:
-            why = "the supervisor died before the agent's first event"
+            why = recorded("the supervisor died before the agent's first event")
             starts.back_to_pending(self.leg, self.claim, why, self._made_unseen())
             state = self.leg.state
         if state == LegState.PENDING:
@@ -139,13 +140,15 @@ class Supervisor(Supervised):
                 self._running()  # an agent that asks where it stands works, whoever speaks for it later
                 return ""
             if self.line.exited and self.line.silent_for_good:
-                return f"the agent exited with {self.line.exit_code} before its first event"
+                return recorded(
+                    "the agent exited with %(exit_code)s before its first event", exit_code=self.line.exit_code
+                )
             self._beat()
             self.relay.refresh_from_db()
             if self._at_once():
                 self._running()
                 return ""
-        return f"no event within {FIRST_EVENT:.0f} s"
+        return recorded("no event within %(first_event)s s", first_event=f"{FIRST_EVENT:.0f}")
 
     def _running(self) -> None:
         starts.running(self.leg, self.claim, timezone.now())
@@ -250,7 +253,10 @@ class Supervisor(Supervised):
             if parsed.kind == "boundary":
                 return self._malformed_boundary()
             if parsed.kind == "tool_asked":
-                self.line.answer_tool(line, f"{tools.DENY} the question cannot be read: {parsed.problem}")
+                self.line.answer_tool(
+                    line,
+                    f"{tools.DENY} the question cannot be read: {parsed.problem}",
+                )
         said = parsed.event or parsed.declares
         if said is None:
             return ""
@@ -370,7 +376,11 @@ class Supervisor(Supervised):
         log.warning("%s: %s", self.leg, self.line.over)
         with transaction.atomic():
             self.claim.hold()
-            findings.put(self.relay.pk, f"leg {self.leg.number} limits: ", [f"ended over its {self.line.over}"])
+            findings.put(
+                self.relay.pk,
+                f"{recorded('leg %(leg)d limits', leg=self.leg.number)}: ",
+                [recorded("ended over its %(over)s", over=self.line.over)],
+            )
         return self._end(Cause.AGENT_CRASH)
 
     def _agent_ended(self) -> str:

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from relays.core import assumptions, memory, promotion, querytool, region
 from relays.core.eventforms import SCHEMAS
 from relays.core.events import TOLD, Event, first_problem, one_line_problem
+from relays.core.lines import recorded
 from relays.core.pointers import Answer, Kind, Pointer, PointerError, Verdict, check_ref, parse_pointer
 from relays.core.promotion import Outcome
 from relays.core.querytool import QueryRefused
@@ -108,7 +109,7 @@ class Telling:
         told: dict[str, Any] = {
             "recorded": verb,
             "verdict": str(answer.verdict) if answer else None,
-            "evidence": answer.evidence if answer else "it names no pointer",
+            "evidence": answer.evidence if answer else recorded("it names no pointer"),
             "passes_the_gate": passes or ephemeral,
         }
         if not told["passes_the_gate"]:
@@ -212,7 +213,7 @@ class Telling:
                 raise QueryRefused(f"remember: {error.evidence}; nothing was recorded") from error
         settled: dict[str, Any] = {
             "outcome": str(outcome),
-            "reason": "a standing profile: a person allows its rewriting" if rewrites else found.reason[:200],
+            "reason": recorded("a standing profile: a person allows its rewriting") if rewrites else found.reason[:200],
             "digest": memories.digest(content) if outcome is not Outcome.EXPIRED else "",
             # an observation that expires with its leg is not kept in a row either
             "text": said.text if outcome is Outcome.AMBIGUOUS else "",
@@ -244,7 +245,7 @@ class Telling:
             "recorded": "remember",
             "outcome": row.outcome,
             "why": row.reason,
-            "evidence": evidence.evidence if evidence else "it names no evidence",
+            "evidence": evidence.evidence if evidence else recorded("it names no evidence"),
             "expires_at": row.expires_at.isoformat() if row.expires_at else None,
         }
         if row.outcome == Outcome.PROMOTED:
@@ -255,7 +256,7 @@ class Telling:
             return told
         earlier = Promotion.objects.filter(leg__relay=self.relay, slug=row.slug, outcome=Outcome.AMBIGUOUS)
         again = earlier.exclude(pk=row.pk).update(
-            outcome=Outcome.EXPIRED, text="", reason="said anew before it was decided"
+            outcome=Outcome.EXPIRED, text="", reason=recorded("said anew before it was decided")
         )
         token, line = Ask.AMBIGUOUS_MEMORY_PROMOTION, f"memory:{row.slug}"
         if rewrites:

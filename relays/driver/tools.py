@@ -11,6 +11,7 @@ from typing import Any
 
 from relays.core import assumptions
 from relays.core.assumptions import EffectVerdict
+from relays.core.lines import recorded
 from relays.core.pointers import one_line
 from relays.core.policy import Policy
 from relays.core.vocabulary import Ask
@@ -38,8 +39,14 @@ def admitted(leg: Leg, policy: Policy, payload: Mapping[str, Any], now: datetime
     """Whether the tool may run; else a person is asked, in the caller's transaction."""
     verdict = judge(leg, policy, payload)
     for key, action, reason in verdict.blocking:
-        step = f"tool {one_line(str(payload['name']), 120)!r}"
-        line = f"{step} leans on {one_line(key, 120)!r}: {action}, {reason}"
+        step = repr(one_line(str(payload["name"]), 120))
+        line = recorded(
+            "tool %(step)s leans on %(key)s: %(action_word)s, %(reason)s",
+            step=step,
+            key=repr(one_line(key, 120)),
+            action_word=action,
+            reason=reason,
+        )
         effects.ask(leg, Ask.LOW_CONFIDENCE_ASSUMPTION, line, NEXT_LEG, now)
     return verdict.admit
 

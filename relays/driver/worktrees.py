@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from relays.agents import tree as processes
+from relays.core.lines import recorded
 from relays.driver import git
 from relays.models import Leg, Relay
 from relays.stores import checkout
@@ -31,7 +32,11 @@ def ready(relay: Relay, leg: Leg, start: str, store: GitStore, tree: WorkTree) -
     put aside without a word.
     """
     path = Path(relay.worktree)
-    said = ["no repository knew the folder any more; it was tied again"] if _tie_again(relay, path, start) else []
+    said = (
+        [recorded("no repository knew the folder any more; it was tied again")]
+        if _tie_again(relay, path, start)
+        else []
+    )
     own: Path | None = None
     if (path / ".git").is_file():
         own = tree.git_dir
@@ -39,7 +44,7 @@ def ready(relay: Relay, leg: Leg, start: str, store: GitStore, tree: WorkTree) -
         if tree.branch() == relay.branch and (before := _moved_from(tree)):
             # what lies here is that commit, and not the undoing of what came since
             tree.git(["update-ref", "--no-deref", "HEAD", before])
-            said.append("the branch had been moved from elsewhere, and the files here had stayed behind")
+            said.append(recorded("the branch had been moved from elsewhere, and the files here had stayed behind"))
         if tree.branch() != relay.branch:
             said += _leave(relay, leg, tree)
             if tree.branch() != relay.branch:  # else an operation that was dropped led back to it
@@ -100,15 +105,23 @@ def _leave(relay: Relay, leg: Leg, tree: WorkTree) -> list[str]:
     except StoreUnavailable:
         # a branch without a commit: there is nothing to keep but files, and those are judged against our branch
         tree.git(["symbolic-ref", "HEAD", f"refs/heads/{relay.branch}"])
-        return ["HEAD had no commit; it was brought back to the branch"]
+        return [recorded("HEAD had no commit; it was brought back to the branch")]
     found = store_found(relay, leg, tree)
     name = f"{_name(relay, leg)}.head"
     store = git.store(relay)
     _keep_old(store, name, store.ref(name), head)
     store.update_ref(name, head)
     tree.clean_to_head()
-    edits = f", and the work that was not committed under {found_name(relay, leg)}" if found else ""
-    return [f"HEAD stood at {head[:12]}, kept under {name}{edits}"]
+    if not found:
+        return [recorded("HEAD stood at %(head)s, kept under %(name)s", head=head[:12], name=name)]
+    return [
+        recorded(
+            "HEAD stood at %(head)s, kept under %(name)s, and the work that was not committed under %(found)s",
+            head=head[:12],
+            name=name,
+            found=found_name(relay, leg),
+        )
+    ]
 
 
 def store_found(relay: Relay, leg: Leg, tree: WorkTree) -> str | None:
@@ -159,7 +172,9 @@ def _drop_left_locks(relay: Relay, tree: WorkTree) -> None:
             continue
         if not old or _somebody_works_in(tree.path):
             raise StoreUnavailable(
-                f"{lock.name} is held by another git process", where=str(tree.path), fix="end that process"
+                recorded("%(name)s is held by another git process", name=lock.name),
+                where=str(tree.path),
+                fix=recorded("end that process"),
             )
         try:
             if lock.is_dir() and not lock.is_symlink():
@@ -168,7 +183,9 @@ def _drop_left_locks(relay: Relay, tree: WorkTree) -> None:
                 lock.unlink(missing_ok=True)
         except OSError as error:
             raise StoreUnavailable(
-                f"{lock.name} cannot be removed: {error.strerror}", where=str(tree.path), fix="remove it"
+                recorded("%(name)s cannot be removed: %(error)s", name=lock.name, error=error.strerror),
+                where=str(tree.path),
+                fix="remove it",
             ) from error
 
 

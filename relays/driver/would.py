@@ -16,6 +16,7 @@ from relays.core import fidelity
 from relays.core import progress as core_progress
 from relays.core.boundary import BoundaryDecision, Green
 from relays.core.lifecycle import EndDecision, judge_end
+from relays.core.lines import recorded
 from relays.core.reload import pointers_of
 from relays.core.vocabulary import Cause
 from relays.driver import baton_maker, budgets, progress, successor
@@ -123,7 +124,7 @@ def _green_is_awaited(measure: Measure, decision: BoundaryDecision, measured: Me
 
 def _judge(measure: Measure, decision: BoundaryDecision, measured: Measured) -> WouldEnd:
     """The end as `enforce` judges it, and the baton that it would hand over."""
-    made, why = None, "the repository did not answer"
+    made, why = None, recorded("the repository did not answer")
     if measured.stores is not None:
         try:
             made = progress.of_leg(measure.relay, measure.leg, measured.stores, measure.worktree)
@@ -139,4 +140,4 @@ def _judge(measure: Measure, decision: BoundaryDecision, measured: Measured) -> 
         draft = baton_maker.draft(measure.relay, measure.leg, measured, parts, ended)
         return WouldEnd(ended, batons.canonical(draft.baton).decode(), batons.digest(draft.baton), draft.moved)
     except (StoreUnavailable, batons.BatonError) as error:
-        return WouldEnd(ended, why_none=f"no baton could be made: {error}")
+        return WouldEnd(ended, why_none=recorded("no baton could be made: %(error)s", error=error))

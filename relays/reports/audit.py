@@ -15,6 +15,7 @@ from typing import Any
 from django.db import connection
 from django.db.models import Exists, OuterRef
 
+from relays.core.lines import recorded
 from relays.models import Baton, Decision, GateEpisode, GateState, Relay, append_only
 
 GENESIS = "0" * 64
@@ -143,7 +144,7 @@ def _decisions(place: Place) -> Place:
     if read == _CHUNK:
         return replace(place, at=rows, done=done + read, rows=rows, head=head)
     cut = _without_decision()
-    why = (f"decision {rows + 1} is missing at the end: {cut}",) if cut else ()
+    why = (recorded("decision %(number)d is missing at the end: %(cut)s", number=rows + 1, cut=cut),) if cut else ()
     return Place("batons", 0, done + read, rows, head, rows + 1 if cut else None, why)
 
 
@@ -156,14 +157,25 @@ def _batons(place: Place) -> Place:
         read, at = read + 1, pk
         content = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else b""
         if hashlib.sha256(content).hexdigest() != digest:
-            why = (*why, f"baton {pk} of {relay} leg {leg} was changed: its text has another digest")
+            why = (
+                *why,
+                recorded(
+                    "baton %(baton)s of %(relay)s leg %(leg)s was changed: its text has another digest",
+                    baton=pk,
+                    relay=relay,
+                    leg=leg,
+                ),
+            )
             break
     else:
         if read == _CHUNK:
             return replace(place, at=at, done=place.done + read)
     guards = append_only.missing(connection)
     if guards:
-        said = f"the database does not refuse changes: {', '.join(guards)} missing; run migrate, or restore them"
+        said = recorded(
+            "the database does not refuse changes: %(guards)s missing; run migrate, or restore them",
+            guards=", ".join(guards),
+        )
         why = (*why, said)
     return replace(place, phase="", at=at, done=place.done + read, why=why, open_tables=guards)
 
@@ -171,15 +183,20 @@ def _batons(place: Place) -> Place:
 def _wrong(row: Decision, number: int, previous: str) -> str:
     """What is wrong with the row that stands at place `number`, one line; "" when nothing is."""
     if row.seq != number:
-        return f"decision {number} is missing: {row.seq} stands in its place"
+        return recorded("decision %(number)d is missing: %(seq)d stands in its place", number=number, seq=row.seq)
     if row.previous != previous:
-        return f"decision {number} does not follow the one before it: it names another digest"
+        return recorded("decision %(number)d does not follow the one before it: it names another digest", number=number)
     try:
         digest = chain_digest(row)
     except (AttributeError, TypeError, ValueError):
-        return f"decision {number} was changed: it holds a value that no decision is written with"
+        return recorded(
+            "decision %(number)d was changed: it holds a value that no decision is written with", number=number
+        )
     if row.digest != digest:
-        return f"decision {number} was changed: its content has another digest than the one that it was written with"
+        return recorded(
+            "decision %(number)d was changed: its content has another digest than the one that it was written with",
+            number=number,
+        )
     return ""
 
 
@@ -188,8 +205,12 @@ def _without_decision() -> str:
     begun = Decision.objects.filter(relay=OuterRef("pk"), act__in=BEGINNINGS)
     relay = Relay.objects.filter(~Exists(begun)).order_by("created_at", "pk").values_list("pk", flat=True).first()
     if relay:
-        return f"nobody started {relay}"
+        return recorded("nobody started %(relay)s", relay=relay)
     decided = Decision.objects.filter(gate=OuterRef("pk"))
     gates = GateEpisode.objects.filter(~Exists(decided), state__in=_DECIDED).order_by("pk")
     gate = gates.values_list("pk", "state").first()
-    return f"gate {gate[0]} is {gate[1]}, and nobody decided it" if gate else ""
+    return (
+        recorded("gate %(gate)s is %(state_word)s, and nobody decided it", gate=gate[0], state_word=gate[1])
+        if gate
+        else ""
+    )

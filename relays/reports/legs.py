@@ -13,6 +13,7 @@ from django.db.models import Count, Max, Min, Q, QuerySet, Sum
 
 from relays.core import externalize
 from relays.core.coverage import Coverage
+from relays.core.lines import recorded
 from relays.core.vocabulary import Category, Token, token
 from relays.models import LIVE_STATES, Boundary, Call, Fact, Leg, LegState, Relay, ResetTransaction, Tombstone
 from relays.reports import seed
@@ -286,7 +287,7 @@ class FactLine:
 
 def _fact_line(fact: Fact) -> FactLine:
     if fact.kind == Fact.Kind.DETECTED:
-        return FactLine(fact, externalize.DETECTED.get(fact.durability, "a trace that could not be read"))
+        return FactLine(fact, externalize.DETECTED.get(fact.durability, recorded("a trace that could not be read")))
     return FactLine(fact, fact.durability)
 
 

@@ -12,6 +12,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from relays.core.lines import recorded
+
 #: what an agent's session may be called; files of other names in a folder are not looked into
 SUFFIXES: Final = frozenset((".jsonl", ".ndjson", ".json", ".db", ".sqlite", ".sqlite3", ".log", ".txt", ".out"))
 #: folders that hold no sessions and may hold very many files
@@ -75,9 +77,9 @@ def stat_of(status: os.stat_result) -> Stat:
 def words(error: OSError) -> str:
     """Why a file cannot be read, for a person."""
     if isinstance(error, PermissionError):
-        return "no permission to read it"
+        return recorded("no permission to read it")
     if isinstance(error, FileNotFoundError):
-        return "it is not there"
+        return recorded("it is not there")
     return error.strerror or type(error).__name__
 
 
@@ -124,7 +126,7 @@ def _under(root: str, problem: Callable[[str, str], None]) -> Iterator[str]:
                 elif os.path.splitext(entry.name)[1].lower() in SUFFIXES:
                     # what somebody may read by naming a folder ends with the folder
                     if entry.is_symlink() and not _inside(entry.path, root):
-                        problem(entry.path, "it is a link that leads out of the folder")
+                        problem(entry.path, recorded("it is a link that leads out of the folder"))
                     else:
                         yield entry.path
             except OSError as error:
@@ -141,10 +143,12 @@ def _look(path: str, problem: Callable[[str, str], None]) -> Found | None:
     try:
         path.encode()
     except UnicodeEncodeError:
-        problem(path, "its name is no text in UTF-8")
+        problem(path, recorded("its name is no text in UTF-8"))
         return None
     if len(path) > LONGEST_PATH:
-        problem(path[:200] + "…", f"its path is longer than {LONGEST_PATH} characters")
+        problem(
+            path[:200] + "…", recorded("its path is longer than %(longest_path)s characters", longest_path=LONGEST_PATH)
+        )
         return None
     try:
         status = os.stat(path)
@@ -152,7 +156,7 @@ def _look(path: str, problem: Callable[[str, str], None]) -> Found | None:
         problem(path, words(error))
         return None
     if not stat.S_ISREG(status.st_mode):
-        problem(path, "it is no regular file")  # opening a pipe or a device could wait for ever
+        problem(path, recorded("it is no regular file"))  # opening a pipe or a device could wait for ever
         return None
     return Found(path, stat_of(status))
 
@@ -162,7 +166,7 @@ def open_for_reading(path: str) -> BinaryIO:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(0, "it is no regular file")
+        raise OSError(0, recorded("it is no regular file"))
     return os.fdopen(descriptor, "rb", buffering=0)
 
 

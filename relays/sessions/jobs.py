@@ -20,6 +20,7 @@ from django.db import OperationalError, transaction
 from django.db.models import F, Max, Q, QuerySet
 from django.utils import timezone
 
+from relays.core.lines import recorded
 from relays.models import Import, ImportedFile, SessionFile
 from relays.models.pulse import bump
 from relays.sessions import project, run, topics
@@ -149,7 +150,9 @@ def step(job_id: int, seconds: float = STEP_TAKES) -> str:
     except OperationalError as error:
         # a lock that was not had in time, a server that restarts, a full disk: the next step finds it as it was
         log.warning("import %s: the database did not answer (%s); it is tried again", job_id, error)
-        return hold.release(error=f"the database did not answer ({error}); it is tried again", again=TRY_AGAIN)
+        return hold.release(
+            error=recorded("the database did not answer (%(error)s); it is tried again", error=error), again=TRY_AGAIN
+        )
     except Exception as error:
         log.exception("import %s failed", job_id)
         return hold.release(error=f"{type(error).__name__}: {error}", failed=True)
@@ -180,7 +183,9 @@ def _where_they_were(paths: Sequence[str]) -> tuple[list[str], list[run.Problem]
         if os.path.realpath(path) == path:
             found.append(path)
         else:
-            strayed.append(run.Problem(path, "a symbolic link is in its way since it was named; name the folder anew"))
+            strayed.append(
+                run.Problem(path, recorded("a symbolic link is in its way since it was named; name the folder anew"))
+            )
     return found, strayed
 
 

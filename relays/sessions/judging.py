@@ -18,6 +18,7 @@ from django.utils import timezone
 
 from relays.core import shadow
 from relays.core.fidelity import score
+from relays.core.lines import recorded
 from relays.core.pointers import Answer, Kind, Pointer, Verdict, is_sha
 from relays.models import Session, SessionLeg
 from relays.sessions import rows, topics
@@ -107,7 +108,7 @@ def _judge(cwd: str, branch: str, group: Sequence[_Judged]) -> None:
         answers = _Repository(cwd, branch).answers(group)
         why = ""
     except StoreUnavailable as error:
-        why = f"the repository cannot be asked: {error.evidence}"
+        why = recorded("the repository cannot be asked: %(evidence)s", evidence=error.evidence)
         unknown = Answer(Verdict.UNKNOWN, why)
         answers = {pointer: unknown for leg in every for pointer in leg.baton["pointers"]}
     now = timezone.now()
@@ -148,7 +149,7 @@ class _Repository:
 
     def __init__(self, cwd: str, branch: str) -> None:
         if not os.path.isabs(cwd):
-            raise StoreUnavailable("the session names no folder")
+            raise StoreUnavailable(recorded("the session names no folder"))
         self.cwd = cwd
         place = discover(Path(cwd))
         self.git = GitStore(place.git_dir, Path(settings.RELAY_VAR) / "shield")
@@ -158,9 +159,13 @@ class _Repository:
         if tip is None:
             head = place.head_branch or "HEAD"
             tip = place.head_sha
-            branch = f"{head} ({branch} is gone)" if branch not in ("", "HEAD", head) else head
+            branch = (
+                recorded("%(head)s (%(branch)s is gone)", head=head, branch=branch)
+                if branch not in ("", "HEAD", head)
+                else head
+            )
         if tip is None:
-            raise StoreUnavailable("it has no commit yet")
+            raise StoreUnavailable(recorded("it has no commit yet"))
         self.tip = tip
         self.stores = Stores(self.git, tip, None, "", work_tree=place.top, branch=branch)
 
@@ -187,7 +192,7 @@ class _Repository:
             kind, _, ref = text.partition(":")
             inside = self._inside(ref) if kind == "file" else ref
             if inside is None:
-                answers[text] = Answer(Verdict.UNKNOWN, "outside the repository")
+                answers[text] = Answer(Verdict.UNKNOWN, recorded("outside the repository"))
             elif kind == "commit" and not is_sha(ref):
                 answers[text] = self._no_object()
             else:
@@ -197,8 +202,8 @@ class _Repository:
 
     def _no_object(self) -> Answer:
         if self.git.shallow:
-            return Answer(Verdict.UNKNOWN, "not in this clone, which is shallow")
-        return Answer(Verdict.DANGLING, "no object, or more than one, has a name that begins so")
+            return Answer(Verdict.UNKNOWN, recorded("not in this clone, which is shallow"))
+        return Answer(Verdict.DANGLING, recorded("no object, or more than one, has a name that begins so"))
 
     def _made(self, sessions: Sequence[Session]) -> dict[int, list[tuple[datetime, str]]]:
         """Session -> the commits between its times: asked for all at once, unless those are more than one may have."""

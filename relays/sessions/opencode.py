@@ -18,6 +18,7 @@ from urllib.parse import quote
 
 from django.conf import settings
 
+from relays.core.lines import recorded
 from relays.core.meter import AnomalyKind, Extract
 from relays.sessions import opencode_newer
 from relays.sessions.opencode_messages import Conversation, Copies, created, parsed
@@ -112,7 +113,7 @@ def _copy(path: Path, copy: Path) -> None:
                 shutil.copyfile(source, target)
         if _stamp(path) == before:
             return
-    raise OSError(f"{path.name} kept changing while it was copied; it is read again later")
+    raise OSError(recorded("%(name)s kept changing while it was copied; it is read again later", name=path.name))
 
 
 def _stamp(path: Path) -> list[tuple[int, int, int] | None]:

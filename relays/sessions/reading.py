@@ -12,6 +12,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 
 import orjson
 
+from relays.core.lines import recorded
 from relays.core.meter import Anomaly, AnomalyKind, Compaction, Extract, Seen
 from relays.sessions import texts
 from relays.sessions.detect import HEAD_BYTES, detect
@@ -169,7 +170,7 @@ def _read(task: Task, stream: BinaryIO) -> Part:
             cursor, state = START, {}
         name = detected or name
     if not name:
-        part.status, part.error = "skipped", "no session of an agent that is known"
+        part.status, part.error = "skipped", recorded("no session of an agent that is known")
         part.cursor = cursor_at(stream, now, 0, 0)
         return part
     form = FORMS[name]

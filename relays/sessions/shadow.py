@@ -19,6 +19,7 @@ from django.conf import settings
 from django.db import transaction
 
 from relays.core import policy, shadow, windows
+from relays.core.lines import recorded
 from relays.core.pointers import is_sha
 from relays.core.shadow import Done, Figure, LegCut, MainCall, Provenance
 from relays.models import Session, SessionAct, SessionLeg
@@ -77,7 +78,7 @@ def project_all(mains: Sequence[Main]) -> list[dict[str, object]]:
             main.calls,
             _window(session, main.declared),
             chosen,
-            model=names[0] if len(names) == 1 else "its models" if names else "a model that is not named",
+            model=names[0] if len(names) == 1 else "its models" if names else recorded("a model that is not named"),
             effect=min((call for call, act in done if act.kind != "issue"), default=None),
         )
         known = before.get(session.pk, {})
@@ -96,9 +97,11 @@ def _window(session: Session, declared: bool) -> Figure | None:
     if not session.window_tokens:
         return None
     if declared:
-        return Figure(session.window_tokens, Provenance.OBSERVED, "declared by the agent")
+        return Figure(session.window_tokens, Provenance.OBSERVED, recorded("declared by the agent"))
     found = (windows.known(name, most=session.max_resident) for name in session.model_names)
-    source = next((one.source for one in found if one and one.tokens == session.window_tokens), "known of its model")
+    source = next(
+        (one.source for one in found if one and one.tokens == session.window_tokens), recorded("known of its model")
+    )
     return Figure(session.window_tokens, Provenance.ASSUMED, source)
 
 

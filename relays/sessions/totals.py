@@ -13,6 +13,7 @@ from typing import Any, Final
 from django.db import connection
 from django.db.models import Max, Sum
 
+from relays.core.lines import recorded
 from relays.core.meter import AnomalyKind
 from relays.models import Session, SessionAnomaly, SessionBoundary, SessionCall, SessionFile, SourceFile
 from relays.sessions import ownership, replays, rows
@@ -190,7 +191,7 @@ def _unpriced(ids: Sequence[int]) -> dict[str, int]:
         calls = calls.exclude(copied__in=ownership.NOT_OWN)
         for model, key in set(calls.values_list("model", "key")):
             del key
-            found[model or "a model that is not named"] += 1
+            found[model or recorded("a model that is not named")] += 1
     return dict(sorted(found.items()))
 
 

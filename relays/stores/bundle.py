@@ -11,6 +11,7 @@ from pathlib import Path
 
 from relays.core.baton import Baton
 from relays.core.donewhen import Clause, DoneWhen, Truth
+from relays.core.lines import recorded
 from relays.core.pointers import Answer, Kind, Pointer, Verdict
 from relays.core.reload import Reread, pointers_of
 from relays.models import LedgerRow, Relay
@@ -54,7 +55,7 @@ class Stores:
     def tip(self) -> str:
         """The branch tip. Raises StoreUnavailable when the branch is gone."""
         if self._tip is None:
-            raise StoreUnavailable("the branch does not exist")
+            raise StoreUnavailable(recorded("the branch does not exist"))
         return self._tip
 
     @property
@@ -104,7 +105,7 @@ class Stores:
         base = self._work_tree or self._known_work_tree()
         if base is not None and not base.is_dir():
             # what lay in it may be tracked and come back with it: its absence denies nothing
-            raise StoreUnavailable("the work tree is gone, and the memory folder with it", where=str(base))
+            raise StoreUnavailable(recorded("the work tree is gone, and the memory folder with it"), where=str(base))
         return None if base is None else Path(os.path.normpath(base / root))
 
     def memory_within(self) -> Path | None:
@@ -129,15 +130,17 @@ class Stores:
         except StoreUnavailable as error:
             return Answer(Verdict.UNKNOWN, error.evidence)
         if kept is None:
-            return Answer(Verdict.DANGLING, f"{name} does not exist")
+            return Answer(Verdict.DANGLING, recorded("%(name)s does not exist", name=name))
         if kept != sha:
-            return Answer(Verdict.DANGLING, f"{name} is {kept[:12]}")
+            return Answer(Verdict.DANGLING, recorded("%(name)s stands at %(kept)s", name=name, kept=kept[:12]))
         if kind is None:
             # no git takes an object away that a ref names: this store has lost it, and can deny nothing
-            return Answer(Verdict.UNKNOWN, f"{name} names an object that this repository has lost")
+            return Answer(
+                Verdict.UNKNOWN, recorded("%(name)s names an object that this repository has lost", name=name)
+            )
         if kind != "commit":
-            return Answer(Verdict.DANGLING, f"{name} names a {kind}")
-        return Answer(Verdict.VERIFIED, f"the commit under {name}")
+            return Answer(Verdict.DANGLING, recorded("%(name)s names a %(kind)s", name=name, kind=kind))
+        return Answer(Verdict.VERIFIED, recorded("the commit under %(name)s", name=name))
 
     def answers(self, baton: Baton) -> dict[str, Answer]:
         """Path -> answer, for all that steps 6 and 7 of the ladder ask a store about; never raises."""

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from relays.core.lines import recorded
 from relays.stores import ownconfig
 from relays.stores.base import StoreUnavailable
 from relays.stores.git import GitStore
 from relays.stores.gitrun import need_branch, need_sha, run
 
 _LONG: Final = 300.0  # seconds; a whole tree is written
-_FILLING: Final = "Relaysite has not filled it yet"
+_FILLING: Final = recorded("Relaysite has not filled it yet")
 
 
 def add_worktree(repo: GitStore, path: Path, branch: str, start_sha: str, own: Path | None = None) -> None:
@@ -41,14 +42,16 @@ def add_worktree(repo: GitStore, path: Path, branch: str, start_sha: str, own: P
         return
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise StoreUnavailable(
-            "the folder for the work tree is taken by something else", where=str(path), fix="move it away"
+            recorded("the folder for the work tree is taken by something else"),
+            where=str(path),
+            fix=recorded("move it away"),
         )
     elsewhere = next((place for place, held in listed.items() if held.branch == branch and place != real), None)
     if elsewhere is not None:
         raise StoreUnavailable(
-            f"branch {branch} is checked out elsewhere",
+            recorded("branch %(branch)s is checked out elsewhere", branch=branch),
             where=str(elsewhere),
-            fix="remove that work tree or switch it to another branch",
+            fix=recorded("remove that work tree or switch it to another branch"),
         )
     path.parent.mkdir(parents=True, exist_ok=True)
     again = ["--force"] if real in listed else []  # known to git, its folder gone
@@ -78,7 +81,9 @@ def switch_worktree(repo: GitStore, path: Path, branch: str, start_sha: str) -> 
     """
     need_branch(branch)
     if Path(os.path.realpath(path)) not in _listed(repo):
-        raise StoreUnavailable("the folder is no work tree of this repository", where=str(path), fix="move it away")
+        raise StoreUnavailable(
+            recorded("the folder is no work tree of this repository"), where=str(path), fix=recorded("move it away")
+        )
     new = [branch] if repo.ref(f"refs/heads/{branch}") else ["--no-track", "-b", branch, need_sha(start_sha)]
     args = [f"--work-tree={path}", "checkout", "-q", "--no-guess", *new, "--"]
     with _own_config(repo, _own_git_dir(path)) as env:
@@ -128,7 +133,9 @@ def _keep_reflog(own: Path) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.touch()
     except OSError as error:
-        raise StoreUnavailable(f"the reflog cannot be made: {error.strerror}", where=str(log)) from error
+        raise StoreUnavailable(
+            recorded("the reflog cannot be made: %(error)s", error=error.strerror), where=str(log)
+        ) from error
 
 
 def _own_git_dir(path: Path) -> Path:
@@ -159,14 +166,18 @@ def checkout_for_command(git: GitStore, sha: str, into: Path) -> Path:
     git.check_tip(need_sha(sha))
     into = into.absolute()
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
-        raise StoreUnavailable("the folder for the checkout is taken", where=str(into), fix="name a new one")
+        raise StoreUnavailable(
+            recorded("the folder for the checkout is taken"), where=str(into), fix=recorded("name a new one")
+        )
     try:
         into.mkdir(parents=True, exist_ok=True)
         _fill(git, sha, into)
     except (StoreUnavailable, OSError) as error:
         shutil.rmtree(into, ignore_errors=True)
         if isinstance(error, OSError):
-            raise StoreUnavailable(f"no checkout could be made: {error.strerror}", where=str(into)) from error
+            raise StoreUnavailable(
+                recorded("no checkout could be made: %(error)s", error=error.strerror), where=str(into)
+            ) from error
         raise
     return into
 
@@ -177,7 +188,7 @@ def _fill(git: GitStore, sha: str, into: Path) -> None:
     (inside / "objects" / "info").mkdir(parents=True, exist_ok=True)
     borrowed = os.fsencode(git.facts.objects)
     if b"\n" in borrowed:
-        raise StoreUnavailable("the path of the repository holds a line end", where=str(git.git_dir))
+        raise StoreUnavailable(recorded("the path of the repository holds a line end"), where=str(git.git_dir))
     (inside / "objects" / "info" / "alternates").write_bytes(borrowed + b"\n")
     if git.shallow:
         shutil.copyfile(git.git_dir / "shallow", inside / "shallow")

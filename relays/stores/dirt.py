@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from relays.core.lines import recorded
 from relays.stores.base import StoreUnavailable
 from relays.stores.gitrun import Begun, Capped, plain, text
 
@@ -22,7 +23,7 @@ INDEX_BYTES: Final = 128 << 20  # of `ls-files`: some 1,500,000 entries
 PARK_BYTES: Final = 256 << 20  # the largest file that is parked; larger ones belong into the agent's own commit
 REPOSITORIES: Final = 32  # inside the work tree; more are not looked into
 DEPTH: Final = 3  # of repositories in repositories
-MORE: Final = "more changed paths than can be listed"
+MORE: Final = recorded("more changed paths than can be listed")
 
 #: it is not sent into submodules: their own config would be obeyed there
 STATUS: Final = (
@@ -92,7 +93,7 @@ def _status(tree: "WorkTree", foreseen: Begun | None) -> list[tuple[bytes, bool]
     sink = Capped(STATUS_BYTES)
     result = (foreseen or tree.begin(STATUS)).result(sink=sink)
     if "could not open directory" in result.err:
-        raise StoreUnavailable("a folder of the work tree cannot be read", where=str(tree.path))
+        raise StoreUnavailable(recorded("a folder of the work tree cannot be read"), where=str(tree.path))
     found: list[tuple[bytes, bool]] = []
     tokens = bytes(sink.kept).split(b"\0")
     for token in tokens[:-1]:  # the last one is empty, or cut
@@ -130,7 +131,7 @@ def entries(tree: "WorkTree", foreseen: Begun | None = None) -> Entries:
     sink = Capped(INDEX_BYTES)
     (foreseen or tree.begin(index_args(tree))).result(sink=sink)
     if sink.full:
-        raise StoreUnavailable("the index is too large to be looked through", where=str(tree.path))
+        raise StoreUnavailable(recorded("the index is too large to be looked through"), where=str(tree.path))
     places: list[bytes] = []
     unseen: list[tuple[bytes, str]] = []
     for token in bytes(sink.kept).split(b"\0"):
@@ -179,4 +180,11 @@ def _dirty_repositories(tree: "WorkTree", root: bytes, places: tuple[bytes, ...]
 
 def too_large(found: tuple[Dirt, ...]) -> str:
     """The first path that is too large to be parked, as evidence; "" where there is none."""
-    return next((f"{plain(one.path)} is larger than {PARK_BYTES} bytes" for one in found if one.size > PARK_BYTES), "")
+    return next(
+        (
+            recorded("%(what)s is larger than %(limit)d bytes", what=plain(one.path), limit=PARK_BYTES)
+            for one in found
+            if one.size > PARK_BYTES
+        ),
+        "",
+    )

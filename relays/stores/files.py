@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
+from relays.core.lines import recorded
 from relays.core.pointers import Answer, Kind, PointerError, Verdict, check_ref
 from relays.core.region import glob_matches, glob_problem
 from relays.stores.git import GitStore
@@ -38,7 +39,7 @@ class FileStore:
         if not asked:
             return answers
         if self.tip is None:
-            return answers | dict.fromkeys(asked, Answer(Verdict.DANGLING, "the branch does not exist"))
+            return answers | dict.fromkeys(asked, Answer(Verdict.DANGLING, recorded("the branch does not exist")))
         tracked = Tracked(self.git.paths(self.tip))
         return answers | {ref: tracked.judge(ref) for ref in asked}
 
@@ -69,16 +70,18 @@ class Tracked:
     def judge(self, ref: str) -> Answer:
         at = bisect_left(self.paths, ref)
         if self.paths[at : at + 1] == [ref]:
-            return Answer(Verdict.VERIFIED, "tracked at the tip")
+            return Answer(Verdict.VERIFIED, recorded("tracked at the tip"))
         problem = glob_problem(ref)
         if problem:
-            return Answer(Verdict.DANGLING, f"no tracked file has that name, and as a glob {problem}")
+            return Answer(
+                Verdict.DANGLING, recorded("no tracked file has that name, and as a glob %(problem)s", problem=problem)
+            )
         found = self._any(ref)
         if found is None:
-            return Answer(Verdict.UNKNOWN, f"too many globs for a tree of {len(self.paths)} files")
+            return Answer(Verdict.UNKNOWN, recorded("too many globs for a tree of %(n)d files", n=len(self.paths)))
         if not found:
-            return Answer(Verdict.DANGLING, "matches no file that is tracked at the tip")
-        return Answer(Verdict.VERIFIED, "matches a file that is tracked at the tip")
+            return Answer(Verdict.DANGLING, recorded("matches no file that is tracked at the tip"))
+        return Answer(Verdict.VERIFIED, recorded("matches a file that is tracked at the tip"))
 
     def matches(self, glob: str, most: int) -> list[str]:
         """The paths that a glob, a folder or a name matches, at most `most`; as far as a batch may look."""

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from relays.core.lines import recorded
 from relays.core.pointers import Answer, Kind, PointerError, Verdict, check_ref
 from relays.stores import gitwrite, history, loose
 from relays.stores.base import BadName, StoreUnavailable
@@ -72,7 +73,9 @@ class GitStore:
             found = facts(self.path)
             if self._exact and found.git_dir != Path(os.path.realpath(self.path)):
                 raise StoreUnavailable(
-                    "no such repository: another one lies around it", where=str(self.path), fix="repair or restore it"
+                    recorded("no such repository: another one lies around it"),
+                    where=str(self.path),
+                    fix=recorded("repair or restore it"),
                 )
             self._facts = found
         return self._facts
@@ -122,7 +125,7 @@ class GitStore:
         """git would call every object missing, and what is kept here would hide it: an answer that nobody gave."""
         place = self.facts
         if not os.access(place.objects, os.R_OK | os.X_OK):
-            raise StoreUnavailable("the object store is gone or unreadable", where=str(place.git_dir))
+            raise StoreUnavailable(recorded("the object store is gone or unreadable"), where=str(place.git_dir))
         return place
 
     def target(self, args: Sequence[str], *, stdin: bytes | None = None, ok: Collection[int] = (0,)) -> GitResult:
@@ -135,12 +138,14 @@ class GitStore:
         """Full ref name -> SHA, of the ref `prefix` itself and of all refs in that folder."""
         name = need_ref(prefix.rstrip("/") + "/x").removesuffix("/x")
         if not self.git_dir.is_dir():
-            raise StoreUnavailable("no such repository", where=str(self.git_dir))
+            raise StoreUnavailable(recorded("no such repository"), where=str(self.git_dir))
         self._check_readable(name)
         result = self.target(["for-each-ref", "--format=%(objectname) %(refname)", "--", name])
         # git looks at names that merely begin alike, too: a torn neighbour says nothing about the one that is asked
         if any(one == name or one.startswith(f"{name}/") for one in _BROKEN_REF.findall(result.err)):
-            raise StoreUnavailable("a ref is broken", where=str(self.git_dir), fix="repair it, then try again")
+            raise StoreUnavailable(
+                recorded("a ref is broken"), where=str(self.git_dir), fix=recorded("repair it, then try again")
+            )
         lines = (line.partition(" ") for line in text(result.out).splitlines())
         return {ref: sha for sha, _, ref in lines}
 
@@ -150,7 +155,7 @@ class GitStore:
         for part in name.split("/"):
             place /= part
             if not readable(place):
-                raise StoreUnavailable("the refs cannot be read: no permission", where=str(place))
+                raise StoreUnavailable(recorded("the refs cannot be read: no permission"), where=str(place))
 
     def ref(self, name: str) -> str | None:
         """The SHA of one full ref name, or None where it does not exist."""
@@ -188,13 +193,16 @@ class GitStore:
             return answers
         if tip is None:
             gone = Answer(
-                Verdict.DANGLING, f"{on} does not exist" if on != "the branch" else "the branch does not exist"
+                Verdict.DANGLING,
+                recorded("%(name)s does not exist", name=on)
+                if on != "the branch"
+                else recorded("the branch does not exist"),
             )
             return answers | dict.fromkeys(asked, gone)
         reached = self._reachable(tip)
         failed = [sha for sha in asked if sha not in reached]
         answers |= dict.fromkeys(
-            (sha for sha in asked if sha in reached), Answer(Verdict.VERIFIED, f"a commit on {on}")
+            (sha for sha in asked if sha in reached), Answer(Verdict.VERIFIED, recorded("a commit on %(on)s", on=on))
         )
         if failed:
             answers |= self._why(failed, on)
@@ -240,19 +248,23 @@ class GitStore:
             kinds = self.types(shas)
         except StoreUnavailable as error:
             # what the tip reaches was read whole and they are not in it; only what they are stays open
-            why = f"not on {on}; what it is cannot be told: {error.evidence}"
+            why = recorded("not on %(on)s; what it is cannot be told: %(evidence)s", on=on, evidence=error.evidence)
             return dict.fromkeys(shas, Answer(Verdict.UNKNOWN if self.shallow else Verdict.DANGLING, why))
         for sha in shas:
             kind = kinds.get(sha)
             if kind is not None and kind != "commit":
-                answers[sha] = Answer(Verdict.DANGLING, f"is a {kind}, not a commit")
+                answers[sha] = Answer(Verdict.DANGLING, recorded("is a %(kind)s, not a commit", kind=kind))
             elif self.shallow:
-                what = "exists, not seen on" if kind else "not seen on"
-                answers[sha] = Answer(Verdict.UNKNOWN, f"{what} {on}: the clone is shallow and cannot prove more")
+                answers[sha] = Answer(
+                    Verdict.UNKNOWN,
+                    recorded("exists, not seen on %(on)s: the clone is shallow and cannot prove more", on=on)
+                    if kind
+                    else recorded("not seen on %(on)s: the clone is shallow and cannot prove more", on=on),
+                )
             elif kind is None:
-                answers[sha] = Answer(Verdict.DANGLING, "no such object")
+                answers[sha] = Answer(Verdict.DANGLING, recorded("no such object"))
             else:
-                answers[sha] = Answer(Verdict.DANGLING, f"exists, not on {on}")
+                answers[sha] = Answer(Verdict.DANGLING, recorded("exists, not on %(on)s", on=on))
         return answers
 
     def types(self, shas: Sequence[str]) -> dict[str, str | None]:
@@ -286,7 +298,7 @@ class GitStore:
             places += [place for place in (store / "pack").iterdir() if place.suffix in {".idx", ".pack"}]
         for place in dict.fromkeys(places):
             if not readable(place):
-                raise StoreUnavailable("the object store cannot be read: no permission", where=str(place))
+                raise StoreUnavailable(recorded("the object store cannot be read: no permission"), where=str(place))
 
     def merge_bases(self, one: str, other: str) -> list[str]:
         """All best common ancestors, smallest SHA first; none where one of the two is no commit here.
@@ -295,18 +307,18 @@ class GitStore:
         """
         kinds = self.types([one, other])
         if self.shallow and None in kinds.values():
-            raise StoreUnavailable("the clone is shallow and cannot prove that a commit is gone")
+            raise StoreUnavailable(recorded("the clone is shallow and cannot prove that a commit is gone"))
         if kinds[one] != "commit" or kinds[other] != "commit":
             return []
         found = sorted(self.objects(["merge-base", "--all", one, other], ok=(0, 1)).out.decode("ascii").split())
         if not found and self.shallow:
-            raise StoreUnavailable("the clone is shallow and cannot prove that there is no common ancestor")
+            raise StoreUnavailable(recorded("the clone is shallow and cannot prove that there is no common ancestor"))
         return found
 
     def tree(self, sha: str) -> str:
         """The tree of a commit. Raises StoreUnavailable where there is no such commit."""
         if len(need_sha(sha)) != self.sha_length:
-            raise StoreUnavailable(f"{sha[:12]} is no commit here")
+            raise StoreUnavailable(recorded("%(sha)s is no commit here", sha=sha[:12]))
         place = self._check_objects()
         asked = ["rev-parse", "-q", "--verify", "--end-of-options", f"{sha}^{{tree}}"]
 
@@ -341,7 +353,7 @@ class GitStore:
             (sha, path), lambda: self._read_file(sha, path, limit), lambda found: len(found or b"") <= SMALL
         )
         if len(found or b"") > limit:
-            raise StoreUnavailable(f"{path}: more than {limit} bytes")
+            raise StoreUnavailable(recorded("%(what)s: more than %(limit)d bytes", what=path, limit=limit))
         return found
 
     def _read_file(self, sha: str, path: str, limit: int) -> bytes | None:
@@ -362,7 +374,13 @@ class GitStore:
         found: dict[str, bytes | None] = {}
         rest = memoryview(bytes(sink.kept))
         if sink.full:
-            raise StoreUnavailable(f"{asked[0] if len(asked) == 1 else 'the files'}: more than {limit} bytes")
+            raise StoreUnavailable(
+                recorded(
+                    "%(what)s: more than %(limit)d bytes",
+                    what=asked[0] if len(asked) == 1 else "the files",
+                    limit=limit,
+                )
+            )
         for path, name in zip(asked, names, strict=True):
             head = bytes(rest[: len(name) + 100]).partition(b"\n")[0]
             rest = rest[len(head) + 1 :]
@@ -381,7 +399,9 @@ class GitStore:
         for entry in out.split(b"\0"):
             head, _, path = entry.partition(b"\t")
             if head.split(b" ")[1:2] == [b"blob"] and text(path) in paths:
-                raise StoreUnavailable(f"{plain(text(path))} is in the tree, but its content is not in this clone")
+                raise StoreUnavailable(
+                    recorded("%(path)s is in the tree, but its content is not in this clone", path=plain(text(path)))
+                )
 
     def paths(self, sha: str) -> tuple[str, ...]:
         """Every file that is tracked in a commit's tree (a submodule is not a file)."""
@@ -446,7 +466,7 @@ class GitStore:
     def check_tip(self, tip: str) -> None:
         """Raises BadName or StoreUnavailable unless `tip` is a commit that this repository has."""
         if self.types([tip])[tip] != "commit":
-            raise BadName(f"{tip} is not a commit of this repository")
+            raise BadName(recorded("%(tip)s is not a commit of this repository", tip=tip))
 
 
 def _lines(values: Sequence[str]) -> bytes:

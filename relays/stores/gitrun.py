@@ -26,6 +26,8 @@ os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # a machine without git ge
 from git import Git
 from git.exc import GitCommandNotFound
 
+from relays.core.lines import recorded
+
 TIMEOUT: Final = 20.0  # seconds
 _CHUNK: Final = 1 << 16
 _ERR_BYTES: Final = 1 << 20  # of messages that are kept
@@ -144,9 +146,13 @@ def begin(
             # a group of its own, so that whatever git started ends with it when the time is over
             started = Git(os.sep).execute(command, source, as_process=True, env=environment, start_new_session=True)
         except GitCommandNotFound as error:
-            raise StoreUnavailable("git is not installed", fix="install git and try again") from error
+            raise StoreUnavailable(
+                recorded("git is not installed"), fix=recorded("install git and try again")
+            ) from error
         except (OSError, ValueError) as error:
-            raise StoreUnavailable(f"git could not start: {type(error).__name__}", where=str(cwd)) from error
+            raise StoreUnavailable(
+                recorded("git could not start: %(error)s", error=type(error).__name__), where=str(cwd)
+            ) from error
     return Begun(started, cwd)
 
 
@@ -178,7 +184,9 @@ class Begun:
                 code, out, err = _poured(process, timeout, sink)
         except (OSError, ValueError) as error:
             _kill(process)
-            raise StoreUnavailable(f"git could not be read: {type(error).__name__}", where=str(self._cwd)) from error
+            raise StoreUnavailable(
+                recorded("git could not be read: %(error)s", error=type(error).__name__), where=str(self._cwd)
+            ) from error
         result = GitResult(code, out, err)
         if code not in ok:
             raise unavailable(result, self._cwd, timeout)
@@ -190,7 +198,7 @@ def _answer(process: "subprocess.Popen[bytes]", timeout: float) -> tuple[int, by
     try:
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        return _kill(process), b"", f"it did not complete in {timeout:g} s"
+        return _kill(process), b"", recorded("it did not complete in %(timeout)s s", timeout=f"{timeout:g}")
     return process.returncode, out, text(err).removesuffix("\n")
 
 
@@ -205,7 +213,7 @@ def _poured(process: "subprocess.Popen[bytes]", timeout: float, sink: Sink) -> t
         while waits.get_map():
             ready = waits.select(max(deadline - time.monotonic(), 0))
             if not ready and time.monotonic() >= deadline:
-                return _kill(process), b"", f"it did not complete in {timeout:g} s"
+                return _kill(process), b"", recorded("it did not complete in %(timeout)s s", timeout=f"{timeout:g}")
             for key, _ in ready:
                 chunk = os.read(key.fd, _CHUNK)
                 if chunk:
@@ -215,7 +223,7 @@ def _poured(process: "subprocess.Popen[bytes]", timeout: float, sink: Sink) -> t
     try:
         code = process.wait(max(deadline - time.monotonic(), 0.1))
     except subprocess.TimeoutExpired:
-        return _kill(process), b"", f"it did not complete in {timeout:g} s"
+        return _kill(process), b"", recorded("it did not complete in %(timeout)s s", timeout=f"{timeout:g}")
     _close(process)
     return code, b"", text(bytes(err.kept)).removesuffix("\n")
 
@@ -237,18 +245,26 @@ def unavailable(result: GitResult, cwd: Path, timeout: float = TIMEOUT) -> Store
     """The error for a process that ended badly, in one line."""
     err = result.err
     if result.code < 0 and "did not complete in" in err:
-        return StoreUnavailable(f"git did not answer within {timeout:g} s", where=str(cwd))
+        return StoreUnavailable(
+            recorded("git did not answer within %(timeout)s s", timeout=f"{timeout:g}"), where=str(cwd)
+        )
     if "dubious ownership" in err:
         return StoreUnavailable(
-            "git refuses the repository: dubious ownership",
+            recorded("git refuses the repository: dubious ownership"),
             where=str(cwd),
-            fix="run as its owner, or name its path in safe.directory of your git config",
+            fix=recorded("run as its owner, or name its path in safe.directory of your git config"),
         )
     if "not a git repository" in err:
-        return StoreUnavailable("no such repository", where=str(cwd), fix="name a folder inside a git repository")
+        return StoreUnavailable(
+            recorded("no such repository"), where=str(cwd), fix=recorded("name a folder inside a git repository")
+        )
     if "cannot change to" in err:
-        return StoreUnavailable("no such folder", where=str(cwd), fix="name a folder inside a git repository")
-    return StoreUnavailable(f"git cannot answer: {_first_line(err) or f'exit code {result.code}'}", where=str(cwd))
+        return StoreUnavailable(
+            recorded("no such folder"), where=str(cwd), fix=recorded("name a folder inside a git repository")
+        )
+    return StoreUnavailable(
+        recorded("git cannot answer: %(said)s", said=_first_line(err) or f"exit code {result.code}"), where=str(cwd)
+    )
 
 
 def _first_line(err: str) -> str:
@@ -279,14 +295,14 @@ def is_sha(value: str) -> bool:
 def need_sha(value: str) -> str:
     """`value`, or BadName."""
     if not is_sha(value):
-        raise BadName(f"{plain(value)[:80]!r} is not a full lower-case SHA")
+        raise BadName(recorded("%(value)s is not a full lower-case SHA", value=repr(plain(value)[:80])))
     return value
 
 
 def need_ref(name: str) -> str:
     """A full ref name that git would take and that cannot be read as an option or leave its folder; else BadName."""
     if not name.startswith("refs/") or name.count("/") < 2:
-        raise BadName(f"{plain(name)[:80]!r} is not a full ref name")
+        raise BadName(recorded("%(name)s is not a full ref name", name=repr(plain(name)[:80])))
     need_branch(name)
     return name
 
@@ -298,7 +314,7 @@ def need_branch(name: str) -> str:
     except UnicodeEncodeError:
         size = 0
     if not 0 < size <= 250 or name.startswith(("-", "/")) or name in {"@", "HEAD"} or _REF_BAD.search(name):
-        raise BadName(f"{plain(name)[:80]!r} is not a name for a branch")
+        raise BadName(recorded("%(name)s is not a name for a branch", name=repr(plain(name)[:80])))
     return name
 
 
@@ -307,7 +323,7 @@ def need_path(path: str) -> str:
     parts = path.split("/")
     bad = not path or path.startswith("-") or "\\" in path or plain(path) != path
     if bad or any(part in {"", ".", ".."} for part in parts):
-        raise BadName(f"{plain(path)[:80]!r} is not a path inside the repository")
+        raise BadName(recorded("%(path)s is not a path inside the repository", path=repr(plain(path)[:80])))
     return path
 
 

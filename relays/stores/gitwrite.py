@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from relays.core.lines import recorded
 from relays.stores.base import StoreUnavailable
 from relays.stores.gitrun import Capped, need_ref, need_sha, text, unavailable
 
@@ -42,7 +43,9 @@ def update_ref(git: "GitStore", name: str, new: str, old: str | None = None) -> 
     if git.ref(name) == need_sha(new):
         return False
     if not _swap(git, name, new, old):
-        raise StoreUnavailable(f"{name} has moved meanwhile", where=str(git.git_dir), fix="read it again")
+        raise StoreUnavailable(
+            recorded("%(name)s has moved meanwhile", name=name), where=str(git.git_dir), fix=recorded("read it again")
+        )
     return True
 
 
@@ -98,7 +101,7 @@ def add_note(git: "GitStore", sha: str, note: str, ref: str = NOTES, append: boo
             return False
         if _replace(git, ref, commit, path, after + b"\n", f"Note on {sha}"):
             return True
-    raise StoreUnavailable(f"{ref} keeps moving", where=str(git.git_dir), fix="try again")
+    raise StoreUnavailable(recorded("%(ref)s keeps moving", ref=ref), where=str(git.git_dir), fix="try again")
 
 
 def _there(git: "GitStore", commit: str, path: str, limit: int) -> bytes | None:
@@ -170,7 +173,7 @@ def write_files_ref(git: "GitStore", ref: str, files: Mapping[str, bytes], messa
         made = _one(git.objects(["commit-tree", tree, *line], stdin=f"{message}\n".encode(), env=IDENTITY).out)
         if _swap(git, ref, made, commit or "0" * git.sha_length):
             return made
-    raise StoreUnavailable(f"{ref} keeps moving", where=str(git.git_dir), fix="try again")
+    raise StoreUnavailable(recorded("%(ref)s keeps moving", ref=ref), where=str(git.git_dir), fix="try again")
 
 
 def _blob(git: "GitStore", content: bytes) -> str:
@@ -208,12 +211,16 @@ def read_ledger_ref(git: "GitStore", relay_id: str) -> list[dict[str, object]] |
     lines: list[bytes] = []
     for path, raw in files.items():
         if raw is None and path != LEDGER_FILE:
-            raise StoreUnavailable(f"the ledger under {LEDGER} lacks {path}")
+            raise StoreUnavailable(recorded("the ledger under %(ledger)s lacks %(path)s", ledger=LEDGER, path=path))
         if raw is None:
             return None
         lines += raw.removesuffix(b"\n").split(b"\n") if raw else []
     if len(lines) > LEDGER_ROWS:
-        raise StoreUnavailable(f"the ledger under {LEDGER} has more than {LEDGER_ROWS} rows")
+        raise StoreUnavailable(
+            recorded(
+                "the ledger under %(ledger)s has more than %(ledger_rows)d rows", ledger=LEDGER, ledger_rows=LEDGER_ROWS
+            )
+        )
     rows: list[dict[str, object]] = []
     for number, line in enumerate(lines, 1):
         try:
@@ -221,7 +228,9 @@ def read_ledger_ref(git: "GitStore", relay_id: str) -> list[dict[str, object]] |
         except (ValueError, RecursionError):
             row = None
         if not isinstance(row, dict) or not isinstance(row.get("id"), str):
-            raise StoreUnavailable(f"line {number} of the ledger under {LEDGER} is malformed")
+            raise StoreUnavailable(
+                recorded("line %(number)d of the ledger under %(ledger)s is malformed", number=number, ledger=LEDGER)
+            )
         rows.append(row)
     return rows
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from relays.core.donewhen import Truth
+from relays.core.lines import recorded
 from relays.core.pointers import Answer, Kind, PointerError, Verdict, check_ref
 from relays.stores.base import StoreUnavailable
 from relays.stores.git import GitStore
@@ -76,14 +77,15 @@ class IssueFile:
         """The clause `issues:none open`: false where the file is missing."""
         rows = self._rows()
         if rows.raw is None:
-            return Truth.FALSE, f"{PATH} is not in the tree"
+            return Truth.FALSE, recorded("%(path)s is not in the tree", path=PATH)
         still = self.open_numbers()
         if still:
             named = ", ".join(f"#{number}" for number in still[:5])
-            return Truth.FALSE, f"{len(still)} open: {named}{', …' if len(still) > 5 else ''}"
+            more = ", …" if len(still) > 5 else ""
+            return Truth.FALSE, recorded("%(n)d open: %(named)s", n=len(still), named=f"{named}{more}")
         if rows.problem:
             return Truth.UNKNOWN, rows.problem
-        return Truth.TRUE, f"none of {len(rows.states)} is open"
+        return Truth.TRUE, recorded("none of %(n)d is open", n=len(rows.states))
 
     def digest(self) -> str:
         """SHA-256 of the file as it stands at the tip, "" where there is none: a watch looks again when it changes."""
@@ -101,23 +103,25 @@ class IssueFile:
             return Answer(Verdict.DANGLING, f"refused: {refusal.why}")
         here = _HERE.fullmatch(ref)
         if here is None:
-            return Answer(Verdict.UNKNOWN, "no issue store for that repository is set up here")
+            return Answer(Verdict.UNKNOWN, recorded("no issue store for that repository is set up here"))
         rows = self._rows()
         if rows.raw is None:
-            return Answer(Verdict.UNKNOWN, f"no issue store: {PATH} is not in the tree")
+            return Answer(Verdict.UNKNOWN, recorded("no issue store: %(path)s is not in the tree", path=PATH))
         state = rows.states.get(int(here[1]))
         if state is not None:
-            return Answer(Verdict.VERIFIED, f"{state} in {PATH}", {"state": state})
+            return Answer(
+                Verdict.VERIFIED, recorded("%(state_word)s in %(path)s", state_word=state, path=PATH), {"state": state}
+            )
         if rows.problem:
             return Answer(Verdict.UNKNOWN, rows.problem)
-        return Answer(Verdict.DANGLING, f"not in {PATH}")
+        return Answer(Verdict.DANGLING, recorded("not in %(path)s", path=PATH))
 
 
 def _read(raw: bytes | None) -> _Rows:
     rows = _Rows(raw)
     twice: set[int] = set()
     if raw is not None and raw.count(b"\n") > LINES_MAX:
-        raise StoreUnavailable(f"{PATH} has more than {LINES_MAX} lines")
+        raise StoreUnavailable(recorded("%(path)s has more than %(lines_max)d lines", path=PATH, lines_max=LINES_MAX))
     for place, line in enumerate((raw or b"").split(b"\n"), 1):
         if not line.strip():
             continue
@@ -128,9 +132,9 @@ def _read(raw: bytes | None) -> _Rows:
         number = row.get("number") if isinstance(row, dict) else None
         state = row.get("state") if isinstance(row, dict) else None
         if type(number) is not int or not 0 < number <= NUMBER_MAX or state not in ("open", "closed"):
-            rows.problem = rows.problem or f"{PATH}: line {place} is malformed"
+            rows.problem = rows.problem or recorded("%(path)s: line %(place)s is malformed", path=PATH, place=place)
         elif number in rows.states or number in twice:
-            rows.problem = rows.problem or f"{PATH}: #{number} stands twice"
+            rows.problem = rows.problem or recorded("%(path)s: #%(number)d stands twice", path=PATH, number=number)
             twice.add(number)
             rows.states.pop(number, None)
         else:
@@ -142,5 +146,5 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """A row that says `state` twice says nothing."""
     row = dict(pairs)
     if len(row) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError(recorded("a key stands twice"))
     return row

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from relays.core.lines import recorded
 from relays.core.pointers import Answer, Kind, PointerError, Verdict, check_ref, first_known
 from relays.models import LedgerRow, Relay
 from relays.stores.base import StoreUnavailable
@@ -57,15 +58,15 @@ class LedgerStore:
         def asked(row: str) -> Iterator[Answer]:
             """Our own tables, then the ledger that travels with the repository."""
             if row in here:
-                yield Answer(Verdict.VERIFIED, "a ledger row")
+                yield Answer(Verdict.VERIFIED, recorded("a ledger row"))
             elif owners[row] in known:
-                yield Answer(Verdict.DANGLING, "no such ledger row")
+                yield Answer(Verdict.DANGLING, recorded("no such ledger row"))
             owner = owners[row]
             if owner not in travelled:
                 travelled[owner] = self._travelled(owner)
             if row in (travelled[owner] or ()):
-                yield Answer(Verdict.VERIFIED, "a row of the ledger that travels with the repository")
-            yield Answer(Verdict.UNKNOWN, "a row of a relay that is not known here")
+                yield Answer(Verdict.VERIFIED, recorded("a row of the ledger that travels with the repository"))
+            yield Answer(Verdict.UNKNOWN, recorded("a row of a relay that is not known here"))
 
         return {row: first_known(asked(row)) for row in ids}
 
@@ -80,9 +81,9 @@ class LedgerStore:
 
     def _by_line(self, lines: dict[str, tuple[str, int]]) -> dict[str, Answer]:
         if self.git is None:
-            return dict.fromkeys(lines, Answer(Verdict.UNKNOWN, "no repository to read the line from"))
+            return dict.fromkeys(lines, Answer(Verdict.UNKNOWN, recorded("no repository to read the line from")))
         if self.tip is None:
-            return dict.fromkeys(lines, Answer(Verdict.DANGLING, "the branch does not exist"))
+            return dict.fromkeys(lines, Answer(Verdict.DANGLING, recorded("the branch does not exist")))
         answers: dict[str, Answer] = {}
         try:
             files = self.git.read_files(self.tip, [path for path, _ in lines.values()])
@@ -92,13 +93,13 @@ class LedgerStore:
         for ref, (path, number) in lines.items():
             rows = split[path]
             if rows is None:
-                answers[ref] = Answer(Verdict.DANGLING, "no such file at the tip")
+                answers[ref] = Answer(Verdict.DANGLING, recorded("no such file at the tip"))
             elif number > len(rows) or not rows[number - 1].strip():
-                answers[ref] = Answer(Verdict.DANGLING, "the file has no such row")
+                answers[ref] = Answer(Verdict.DANGLING, recorded("the file has no such row"))
             elif not _well_formed(rows[number - 1]):
-                answers[ref] = Answer(Verdict.DANGLING, "the row is not well-formed")
+                answers[ref] = Answer(Verdict.DANGLING, recorded("the row is not well-formed"))
             else:
-                answers[ref] = Answer(Verdict.VERIFIED, "a well-formed row at the tip")
+                answers[ref] = Answer(Verdict.VERIFIED, recorded("a well-formed row at the tip"))
         return answers
 
 

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from relays.core.lines import recorded
 from relays.core.pointers import Answer, Kind, PointerError, Verdict, check_ref
 from relays.stores.base import StoreUnavailable
 from relays.stores.plainfile import read_plain
 
-_ABSENT: Final = Answer(Verdict.DANGLING, "no such memory file")
+_ABSENT: Final = Answer(Verdict.DANGLING, recorded("no such memory file"))
 
 
 class MemoryStore:
@@ -29,21 +30,23 @@ class MemoryStore:
     def resolve(self, refs: Sequence[str]) -> dict[str, Answer]:
         """The verdict of each slug. Raises StoreUnavailable where the root cannot be read or nobody knows it."""
         if self.root is None:
-            raise StoreUnavailable("no memory folder is known")
+            raise StoreUnavailable(recorded("no memory folder is known"))
         root = Path(os.path.realpath(self.root))
         if self.within is not None and not root.is_relative_to(os.path.realpath(self.within)):
-            raise StoreUnavailable("the memory folder leads out of the work tree", where=str(self.root))
+            raise StoreUnavailable(recorded("the memory folder leads out of the work tree"), where=str(self.root))
         try:
             there = stat.S_ISDIR(root.stat().st_mode) and os.access(root, os.X_OK)
         except FileNotFoundError:
             if not _in_repository(root):
-                raise StoreUnavailable("the memory folder is gone", where=str(root)) from None
+                raise StoreUnavailable(recorded("the memory folder is gone"), where=str(root)) from None
             # git keeps no empty folder: a repository without the folder has no memories
             return {ref: _refused(ref) or _ABSENT for ref in refs}
         except OSError as error:
-            raise StoreUnavailable(f"the memory folder cannot be read: {error.strerror}", where=str(root)) from error
+            raise StoreUnavailable(
+                recorded("the memory folder cannot be read: %(error)s", error=error.strerror), where=str(root)
+            ) from error
         if not there:
-            raise StoreUnavailable("the memory folder cannot be read", where=str(root))
+            raise StoreUnavailable(recorded("the memory folder cannot be read"), where=str(root))
         return {ref: _refused(ref) or _look(root, ref) for ref in refs}
 
     def read(self, slug: str, limit: int) -> bytes:
@@ -54,10 +57,10 @@ class MemoryStore:
         root = Path(os.path.realpath(self.root))
         place = Path(os.path.realpath(root / f"{slug}.md"))
         if not place.is_relative_to(root):  # it was moved since it was judged
-            raise StoreUnavailable("leads out of the memory folder")
-        raw = read_plain(place, limit, "the memory file")
+            raise StoreUnavailable(recorded("leads out of the memory folder"))
+        raw = read_plain(place, limit, recorded("the memory file"))
         if raw is None:
-            raise StoreUnavailable("no such memory file")
+            raise StoreUnavailable(recorded("no such memory file"))
         return raw
 
 
@@ -76,14 +79,14 @@ def _look(root: Path, slug: str) -> Answer:
     except FileNotFoundError:
         return _ABSENT
     except OSError as error:
-        return Answer(Verdict.UNKNOWN, f"the memory file cannot be read: {error.strerror}")
+        return Answer(Verdict.UNKNOWN, recorded("the memory file cannot be read: %(error)s", error=error.strerror))
     if not place.is_relative_to(root):
-        return Answer(Verdict.DANGLING, "leads out of the memory folder")
+        return Answer(Verdict.DANGLING, recorded("leads out of the memory folder"))
     if not stat.S_ISREG(mode):
-        return Answer(Verdict.DANGLING, "is not a regular file")
+        return Answer(Verdict.DANGLING, recorded("is not a regular file"))
     if not os.access(place, os.R_OK):
-        return Answer(Verdict.UNKNOWN, "the memory file cannot be read: no permission")
-    return Answer(Verdict.VERIFIED, "a file in the memory folder")
+        return Answer(Verdict.UNKNOWN, recorded("the memory file cannot be read: no permission"))
+    return Answer(Verdict.VERIFIED, recorded("a file in the memory folder"))
 
 
 def _in_repository(root: Path) -> bool:

@@ -5,6 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from relays.core.lines import recorded
 from relays.core.pointers import Kind, PointerError, check_ref
 from relays.stores.base import StoreUnavailable
 
@@ -13,17 +14,21 @@ def folder(root: Path | None, within: Path | None, *, make: bool = False, itself
     """The memory folder, links resolved. Raises StoreUnavailable where it is not known or leads out of `within`, and
     (`itself`) where a link within the work tree makes another folder of it."""
     if root is None:
-        raise StoreUnavailable("no memory folder is known")
+        raise StoreUnavailable(recorded("no memory folder is known"))
     real = Path(os.path.realpath(root))
     if within is not None and not real.is_relative_to(os.path.realpath(within)):
-        raise StoreUnavailable("the memory folder leads out of the work tree", where=str(root))
+        raise StoreUnavailable(recorded("the memory folder leads out of the work tree"), where=str(root))
     if itself and within is not None and real != Path(os.path.realpath(within)) / root.relative_to(within):
-        raise StoreUnavailable("a link lies in the place of the memory folder", where=str(root), fix="remove the link")
+        raise StoreUnavailable(
+            recorded("a link lies in the place of the memory folder"), where=str(root), fix=recorded("remove the link")
+        )
     if make:
         try:
             real.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StoreUnavailable(f"the memory folder cannot be made: {error.strerror}", where=str(root)) from error
+            raise StoreUnavailable(
+                recorded("the memory folder cannot be made: %(error)s", error=error.strerror), where=str(root)
+            ) from error
     return real
 
 
@@ -45,7 +50,9 @@ def write(root: Path, slug: str, content: bytes) -> Path:
                 os.unlink(made)
             raise
     except OSError as error:
-        raise StoreUnavailable(f"the memory file cannot be written: {error.strerror}", where=str(place)) from error
+        raise StoreUnavailable(
+            recorded("the memory file cannot be written: %(error)s", error=error.strerror), where=str(place)
+        ) from error
     return place
 
 
@@ -57,7 +64,9 @@ def remove(root: Path, slug: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise StoreUnavailable(f"the memory file cannot be removed: {error.strerror}", where=str(place)) from error
+        raise StoreUnavailable(
+            recorded("the memory file cannot be removed: %(error)s", error=error.strerror), where=str(place)
+        ) from error
     return True
 
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from relays.core.lines import recorded
 from relays.stores import loose, scratch
 from relays.stores.base import StoreUnavailable
 from relays.stores.gitrun import plain, run, text
@@ -74,7 +75,7 @@ def settings(common_dir: Path, git_dir: Path) -> dict[str, str]:
 
 
 def _read(path: Path) -> dict[str, str]:
-    raw = read_plain(path, CONFIG_BYTES, f"the repository's {path.name}")
+    raw = read_plain(path, CONFIG_BYTES, recorded("the repository's %(name)s", name=path.name))
     return dict(_parsed.of(raw, lambda: _parse(raw), lambda _: len(raw) <= REMEMBERED)) if raw else {}
 
 
@@ -138,13 +139,17 @@ class Instead:
         try:
             self._place, self.remove = scratch.make(self)
         except OSError as error:
-            raise StoreUnavailable(f"no temporary folder can be made: {error.strerror}") from error
+            raise StoreUnavailable(
+                recorded("no temporary folder can be made: %(error)s", error=error.strerror)
+            ) from error
         try:
             Path(self._place, "config").write_text(config, encoding="ascii")
             for part, place in wanted.items():
                 os.symlink(place, os.path.join(self._place, part))
         except OSError as error:
-            raise StoreUnavailable(f"no temporary folder can be filled: {error.strerror}") from error
+            raise StoreUnavailable(
+                recorded("no temporary folder can be filled: %(error)s", error=error.strerror)
+            ) from error
 
 
 def _holds(folder: str, wanted: Mapping[str, str], config: str) -> bool:
@@ -166,14 +171,17 @@ def lint(git_dir: Path) -> list[str]:
     try:
         found = settings(git_dir, git_dir)
     except StoreUnavailable as error:
-        return [f"it cannot be read: {plain(error.evidence)}"]
+        return [recorded("it cannot be read: %(why)s", why=plain(error.evidence))]
     keys = [key for key in sorted(found) if _RUNS.fullmatch(key) and not _switched_off(key, found[key])]
     lines = [
-        f"{plain(key)[:120]} can run a program or aim git elsewhere; Relaysite does not obey it, the agent's git does"
+        recorded(
+            "%(key)s can run a program or aim git elsewhere; Relaysite does not obey it, the agent's git does",
+            key=plain(key)[:120],
+        )
         for key in keys[:SHOWN]
     ]
     if len(keys) > SHOWN:
-        lines.append(f"and {len(keys) - SHOWN} more such keys")
+        lines.append(recorded("and %(n)d more such keys", n=len(keys) - SHOWN))
     return lines
 
 

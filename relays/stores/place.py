@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from relays.core.lines import recorded
 from relays.stores.base import StoreUnavailable
 from relays.stores.gitrun import GitResult, is_sha, run, unavailable
 from relays.stores.plainfile import no_traps
@@ -58,7 +59,9 @@ def facts(path: Path) -> Facts:
     except OSError:  # a name that no file system takes, or a folder above it that may not be looked into
         there = False
     if not there:
-        raise StoreUnavailable("no such folder", where=str(where), fix="name a folder inside a git repository")
+        raise StoreUnavailable(
+            recorded("no such folder"), where=str(where), fix=recorded("name a folder inside a git repository")
+        )
     no_traps(where)
     asked = [
         "rev-parse",
@@ -104,7 +107,9 @@ def discover(path: Path) -> RepoPlace:
         if not os.path.lexists(top / ".git"):
             # whoever wrote that config would aim what we clean, park and lay back at a folder that is not its own
             raise StoreUnavailable(
-                "core.worktree aims the repository at another folder", where=str(where), fix="unset core.worktree"
+                recorded("core.worktree aims the repository at another folder"),
+                where=str(where),
+                fix="unset core.worktree",
             )
     symbolic = _ask([*_ANY_WORK_TREE, "symbolic-ref", "-q", "HEAD"], where, ok=(0, 1))
     name = os.fsdecode(symbolic.out).removesuffix("\n")

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from relays.core.lines import recorded
 from relays.stores.base import StoreUnavailable
 
 
@@ -27,10 +28,16 @@ def opened(path: Path, what: str) -> Iterator[BinaryIO | None]:
         yield None
         return
     except OSError as error:
-        raise StoreUnavailable(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
+        raise StoreUnavailable(
+            recorded("%(what)s cannot be read: %(error)s", what=what, error=error.strerror), where=str(path)
+        ) from error
     with os.fdopen(handle, "rb") as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise StoreUnavailable(f"{what} is not a file", where=str(path), fix="remove what lies in its place")
+            raise StoreUnavailable(
+                recorded("%(what)s is not a file", what=what),
+                where=str(path),
+                fix=recorded("remove what lies in its place"),
+            )
         yield stream
 
 
@@ -43,9 +50,13 @@ def rest_of(stream: BinaryIO, start: int, limit: int, what: str, path: Path) -> 
         stream.seek(start)
         content = stream.read(max(limit - start, 0) + 1)
     except OSError as error:
-        raise StoreUnavailable(f"{what} cannot be read: {error.strerror}", where=str(path)) from error
+        raise StoreUnavailable(
+            recorded("%(what)s cannot be read: %(error)s", what=what, error=error.strerror), where=str(path)
+        ) from error
     if start + len(content) > limit:
-        raise StoreUnavailable(f"{what} is larger than {limit} bytes", where=str(path))
+        raise StoreUnavailable(
+            recorded("%(what)s is larger than %(limit)d bytes", what=what, limit=limit), where=str(path)
+        )
     return content
 
 
@@ -76,7 +87,7 @@ _SHARED: Final = (
 
 def common_dir(git_dir: Path) -> Path:
     """The common git directory, resolved: a linked work tree's own one names it in a file. Raises StoreUnavailable."""
-    link = read_plain(git_dir / "commondir", _NAME_BYTES, "the link to the common git directory")
+    link = read_plain(git_dir / "commondir", _NAME_BYTES, recorded("the link to the common git directory"))
     return git_dir if link is None else Path(os.path.realpath(git_dir / os.fsdecode(link.removesuffix(b"\n"))))
 
 
@@ -88,7 +99,7 @@ def no_traps(path: Path) -> None:
     root = next((place for place in (path, *path.parents) if os.path.lexists(place / ".git")), None)
     git_dir = path if root is None else root / ".git"
     if root is not None and git_dir.is_file():
-        link = read_plain(git_dir, _NAME_BYTES, "the work tree's .git") or b""
+        link = read_plain(git_dir, _NAME_BYTES, recorded("the work tree's .git")) or b""
         git_dir = root / os.fsdecode(link.removeprefix(b"gitdir:").strip())
     common = common_dir(git_dir)
     # plain names: they are looked at before every question about a work tree, and a Path costs more than the look
@@ -102,4 +113,4 @@ def no_traps(path: Path) -> None:
             continue
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a folder keeps nobody waiting: git says what is wrong
             place, _, file = name.rpartition("/")
-            raise StoreUnavailable(f"{file}, which git reads, is not a file", where=place)
+            raise StoreUnavailable(recorded("%(file)s, which git reads, is not a file", file=file), where=place)

@@ -7,6 +7,7 @@ agent can write takes part. The user's own config does: that is where keys and c
 
 from typing import Final
 
+from relays.core.lines import recorded
 from relays.core.remote import address
 from relays.stores.base import StoreUnavailable
 from relays.stores.git import GitStore
@@ -32,9 +33,9 @@ def push(git: GitStore, where: str, sha: str, branch: str, timeout: float = TIME
     try:
         place = address(where)
     except ValueError as error:
-        raise Rejected(f"the address {error}") from error
+        raise Rejected(recorded("the address %(error)s", error=error)) from error
     if not place:
-        raise Rejected("there is no address to push to")
+        raise Rejected(recorded("there is no address to push to"))
     around = {**_ENV, "GIT_OBJECT_DIRECTORY": str(git.facts.objects)}
     guard = shield(git.shield_base, git.object_format)
     command = [
@@ -46,8 +47,8 @@ def push(git: GitStore, where: str, sha: str, branch: str, timeout: float = TIME
     lines = said.out.decode("utf-8", "replace").splitlines()
     told = next((line for line in lines if ":refs/heads/" in line), "")
     if said.code == 0:
-        return "up to date: it was there already" if told.startswith("=") else "pushed"
+        return recorded("up to date: it was there already") if told.startswith("=") else "pushed"
     if told.startswith("!"):
         raise Rejected(plain(told.split("\t")[-1])[:300])
     err = [line.removeprefix("fatal: ").removeprefix("remote: ") for line in said.err.splitlines() if line.strip()]
-    raise StoreUnavailable(plain(err[0] if err else f"git ended with {said.code}")[:300])
+    raise StoreUnavailable(plain(err[0] if err else recorded("git ended with %(code)s", code=said.code))[:300])

@@ -8,6 +8,7 @@ import json
 import os
 from typing import Final
 
+from relays.core.lines import recorded
 from relays.core.pointers import Kind, Pointer
 from relays.models import LedgerRow
 from relays.stores import memorywrite
@@ -27,9 +28,9 @@ def read(stores: Stores, pointer: Pointer) -> tuple[str, bytes]:
     """(what it is, its bytes). Raises StoreUnavailable, also for a record of more than RECORD_BYTES."""
     match pointer.kind:
         case Kind.COMMIT:
-            return "commit with its change", _commit(stores, pointer.ref)
+            return recorded("commit with its change"), _commit(stores, pointer.ref)
         case Kind.ISSUE:
-            return f"row of {ISSUE_PATH} at the tip", _issue(stores, pointer.ref)
+            return recorded("row of %(issue_path)s at the tip", issue_path=ISSUE_PATH), _issue(stores, pointer.ref)
         case Kind.MEMORY:
             return "memory file", memory(stores, pointer.ref)
         case Kind.LEDGER:
@@ -50,7 +51,7 @@ def _commit(stores: Stores, sha: str) -> bytes:
 def _issue(stores: Stores, ref: str) -> bytes:
     row = stores.issues.row(int(ref.rpartition("#")[2]))
     if row is None:
-        raise StoreUnavailable(f"{ref} is not in {ISSUE_PATH}")
+        raise StoreUnavailable(recorded("%(ref)s is not in %(issue_path)s", ref=ref, issue_path=ISSUE_PATH))
     return json.dumps(row, ensure_ascii=False, indent=1).encode("utf-8", "replace")
 
 
@@ -74,7 +75,9 @@ def memory_slugs(stores: Stores, most: int) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise StoreUnavailable(f"the memory folder cannot be read: {error.strerror}", where=str(root)) from error
+        raise StoreUnavailable(
+            recorded("the memory folder cannot be read: %(error)s", error=error.strerror), where=str(root)
+        ) from error
     return sorted(found)[:most]
 
 
@@ -90,8 +93,8 @@ def _ledger(stores: Stores, ref: str) -> tuple[str, bytes]:
         lines = raw.split(b"\n")
         place = int(number)
         if place > len(lines):
-            raise StoreUnavailable("the file has no such row")
-        return f"line {place} of {path} at the tip", _small(lines[place - 1], ref)
+            raise StoreUnavailable(recorded("the file has no such row"))
+        return recorded("line %(place)s of %(path)s at the tip", place=place, path=path), _small(lines[place - 1], ref)
     row = LedgerRow.objects.filter(pk=ref).first()
     if row is not None:
         found: dict[str, object] = {
@@ -106,7 +109,7 @@ def _ledger(stores: Stores, ref: str) -> tuple[str, bytes]:
         travelled = stores.git.read_ledger_ref(ref.rsplit(".", 2)[0]) or []
         found = next((one for one in travelled if one.get("id") == ref), {})
         if not found:
-            raise StoreUnavailable("no such ledger row")
+            raise StoreUnavailable(recorded("no such ledger row"))
     return "ledger row", json.dumps(found, ensure_ascii=False, indent=1).encode("utf-8", "replace")
 
 
@@ -117,7 +120,7 @@ def _file(stores: Stores, ref: str) -> tuple[str, bytes]:
         return "tracked files that it names", _listing(tracked, ref)
     raw = stores.git.read_file(stores.tip, ref, RECORD_BYTES)
     if raw is None:
-        raise StoreUnavailable("no such file at the tip")
+        raise StoreUnavailable(recorded("no such file at the tip"))
     if b"\0" in raw[:_BINARY]:
         return "tracked file", f"[binary, {len(raw)} bytes: it is not shown; it lies in the work tree]".encode()
     return "tracked file at the tip", raw
@@ -131,5 +134,5 @@ def _listing(tracked: Tracked, glob: str) -> bytes:
 
 def _small(raw: bytes, what: str) -> bytes:
     if len(raw) > RECORD_BYTES:
-        raise StoreUnavailable(f"{what}: more than {RECORD_BYTES} bytes")
+        raise StoreUnavailable(recorded("%(what)s: more than %(limit)d bytes", what=what, limit=RECORD_BYTES))
     return raw

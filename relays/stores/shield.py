@@ -9,6 +9,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from relays.core.lines import recorded
 from relays.stores.base import StoreUnavailable
 from relays.stores.gitrun import run
 
@@ -21,7 +22,12 @@ def shield(base: Path, object_format: str) -> Path:
     Two processes that make it at once end with one: it is made aside and moved to its name, which only one can do.
     """
     if object_format not in FORMATS:
-        raise StoreUnavailable(f"the repository names its objects by {object_format!r}, which is not known here")
+        raise StoreUnavailable(
+            recorded(
+                "the repository names its objects by %(object_format)s, which is not known here",
+                object_format=repr(object_format),
+            )
+        )
     final = base.absolute() / f"{object_format}.git"
     if (final / "HEAD").is_file():
         return final
@@ -30,7 +36,9 @@ def shield(base: Path, object_format: str) -> Path:
         made = Path(tempfile.mkdtemp(prefix=f".{object_format}-", dir=base.absolute()))
     except OSError as error:
         raise StoreUnavailable(
-            f"the shield repository cannot be made: {error.strerror}", where=str(base), fix="make RELAY_VAR writable"
+            recorded("the shield repository cannot be made: %(error)s", error=error.strerror),
+            where=str(base),
+            fix=recorded("make RELAY_VAR writable"),
         ) from error
     try:
         run(["init", "-q", "--bare", "--template=", f"--object-format={object_format}", "-b", "main", "."], cwd=made)
@@ -38,7 +46,9 @@ def shield(base: Path, object_format: str) -> Path:
     except OSError as error:
         if not (final / "HEAD").is_file():
             raise StoreUnavailable(
-                f"the shield repository cannot be made: {error.strerror}", where=str(final), fix="remove that folder"
+                recorded("the shield repository cannot be made: %(error)s", error=error.strerror),
+                where=str(final),
+                fix=recorded("remove that folder"),
             ) from error
     finally:
         shutil.rmtree(made, ignore_errors=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from relays.core import travel
+from relays.core.lines import recorded
 from relays.core.travel import Record, TravelError
 from relays.stores import gitwrite
 from relays.stores.git import GitStore
@@ -58,9 +59,23 @@ def notes(git: GitStore, shas: Iterable[str], ref: str = gitwrite.NOTES) -> Iter
             continue
         size = there[sha][1]
         if size > NOTE_BYTES:
-            yield Note(sha, why=f"the note of {sha[:12]} has {size} bytes, more than {NOTE_BYTES}")
+            yield Note(
+                sha,
+                why=recorded(
+                    "the note of %(sha)s has %(size)d bytes, more than %(note_bytes)d",
+                    sha=sha[:12],
+                    size=size,
+                    note_bytes=NOTE_BYTES,
+                ),
+            )
         elif size > room:
-            yield Note(sha, why=f"the notes have more than {ALL_BYTES} bytes in all; those of older commits are left")
+            yield Note(
+                sha,
+                why=recorded(
+                    "the notes have more than %(all_bytes)d bytes in all; those of older commits are left",
+                    all_bytes=ALL_BYTES,
+                ),
+            )
             break
         else:
             room -= size
@@ -96,5 +111,5 @@ def read_record(git: GitStore, relay_id: str) -> Record | None:
         return None
     record = travel.read(raw)
     if record.relay != relay_id:
-        raise TravelError("it speaks of another relay")
+        raise TravelError(recorded("it speaks of another relay"))
     return record

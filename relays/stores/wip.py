@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from relays.core.lines import recorded
 from relays.core.vocabulary import Extra
 from relays.stores import dirt
 from relays.stores.base import StoreUnavailable
@@ -51,7 +52,9 @@ def _trees(tree: "WorkTree") -> tuple[str, str | None]:
     found = dirt.scan(tree)
     if large := dirt.too_large(found):
         raise StoreUnavailable(
-            f"work cannot be parked: {large}", where=str(tree.path), fix="commit it, or move it out of the work tree"
+            recorded("work cannot be parked: %(large)s", large=large),
+            where=str(tree.path),
+            fix=recorded("commit it, or move it out of the work tree"),
         )
     with tempfile.TemporaryDirectory(prefix="relay-index-") as folder:
         own = Path(folder) / "index"
@@ -75,7 +78,9 @@ def _copy_index(tree: "WorkTree", own: Path) -> None:
         shutil.copyfile(real, own)  # a copy: it knows which files are unchanged, so they are not read again
         shutil.copystat(real, own)  # as old, too: what changed in the moment that it was written is told by its age
     except OSError as error:
-        raise StoreUnavailable(f"the index cannot be copied: {error.strerror or error}", where=str(real)) from error
+        raise StoreUnavailable(
+            recorded("the index cannot be copied: %(error)s", error=error.strerror or error), where=str(real)
+        ) from error
 
 
 def _add_all(tree: "WorkTree", found: tuple[dirt.Dirt, ...], env: dict[str, str]) -> str:
@@ -156,16 +161,21 @@ def lay_back(tree: "WorkTree", sha: str) -> str:
     head = tree.head()
     parents = text(tree.git(["rev-list", "--parents", "-n1", need_sha(sha), "--"]).out).split()[1:]
     if not parents:
-        raise StoreUnavailable(f"{sha} is not parked work: it has no parent")
+        raise StoreUnavailable(recorded("%(sha)s is not parked work: it has no parent", sha=sha))
     same = _tree_of(tree, parents[0]) == _tree_of(tree, head)
     state = tree.state(parked=True)
     if not state.known or state.operation:
-        raise StoreUnavailable(f"the work tree is busy: {state.operation or 'it cannot be read'}", where=str(tree.path))
+        raise StoreUnavailable(
+            recorded("the work tree is busy: %(read)s", read=state.operation or "it cannot be read"),
+            where=str(tree.path),
+        )
     if state.dirty and same and _trees(tree)[0] == _tree_of(tree, sha):
         return APPLIED
     if state.parked_paths:  # what lies inside another repository could be neither kept nor cleaned, and is no hindrance
         raise StoreUnavailable(
-            "the work tree holds other changes", where=str(tree.path), fix="store and clean it first"
+            recorded("the work tree holds other changes"),
+            where=str(tree.path),
+            fix=recorded("store and clean it first"),
         )
     if _in_the_way(tree, parents[0], sha):
         return Extra.WIP_STALE.value
@@ -189,7 +199,9 @@ def clean_to_head(tree: "WorkTree", untracked: bool = True) -> None:
     git_dir = tree.git_dir
     if (git_dir / "index.lock").exists():
         raise StoreUnavailable(
-            "index.lock is held by another git process", where=str(tree.path), fix="end that process"
+            recorded("index.lock is held by another git process"),
+            where=str(tree.path),
+            fix=recorded("end that process"),
         )
     back: str | None = None
     if (git_dir / "rebase-merge").is_dir() or (git_dir / "rebase-apply").is_dir():

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from relays.core.lines import recorded
 from relays.core.safepoint import TreeState
 from relays.stores import dirt, loose, ownconfig, wip
 from relays.stores.base import StoreUnavailable
@@ -69,7 +70,7 @@ class WorkTree:
         Raises StoreUnavailable where `.git` leads to another repository than the one that was named.
         """
         if not self.path.is_dir():
-            raise StoreUnavailable("the work tree is gone", where=str(self.path))
+            raise StoreUnavailable(recorded("the work tree is gone"), where=str(self.path))
         link = _identity(self._root() / ".git")
         if self._git_dir is None or link != self._link:
             no_traps(self.path)
@@ -84,14 +85,14 @@ class WorkTree:
         if self._expected is None:
             return
         common = common_dir(git_dir)
-        back = read_plain(git_dir / "gitdir", _NAME_BYTES, "the link back to the work tree")
+        back = read_plain(git_dir / "gitdir", _NAME_BYTES, recorded("the link back to the work tree"))
         own = os.path.realpath(self._root()) + "/.git"
         led_back = back is None or os.path.realpath(os.path.dirname(back.strip())) + b"/.git" == os.fsencode(own)
         if common != Path(os.path.realpath(self._expected)) or (common != git_dir and not led_back):
             raise StoreUnavailable(
-                "the work tree's .git leads to another repository",
+                recorded("the work tree's .git leads to another repository"),
                 where=str(self.path),
-                fix="move that folder away, or put the .git file back",
+                fix=recorded("move that folder away, or put the .git file back"),
             )
 
     def git(
@@ -179,7 +180,7 @@ class WorkTree:
             out = self.git(["rev-parse", "-q", "--verify", "HEAD"], ok=(0, 1)).out
             sha = out.decode("ascii", "replace").strip()
         if not is_sha(sha):
-            raise StoreUnavailable("the branch has no commit yet", where=str(self.path))
+            raise StoreUnavailable(recorded("the branch has no commit yet"), where=str(self.path))
         return sha
 
     def _head_among(self, heads: Mapping[str, str]) -> str:

@@ -56,6 +56,12 @@ def told(said: Sentence | str) -> str:
 
 
 @register.filter
+def told_each(lines: Sequence[str]) -> list[str]:
+    """Lines of a record, each as `told` tells it."""
+    return [sentences.told(str(line)) for line in lines]
+
+
+@register.filter
 def codes(text: object) -> SafeString:
     """Escaped text in which what stands between two backticks is code, as on a terminal: `relay clean`."""
     parts = str(text).split("`")

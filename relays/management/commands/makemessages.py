@@ -4,6 +4,7 @@ The rules are pure and know no gettext, so their texts (meanings, fixes, labels)
 into one file that is collected like any other and then removed.
 """
 
+import ast
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from django.core.management.commands import makemessages
 
 from relays.core.advisory import Outcome as AdvisoryOutcome
 from relays.core.assumptions import Action, Source
+from relays.core.baselines import POLICIES
 from relays.core.boundary import Step
 from relays.core.donewhen import Truth
 from relays.core.faithful import LABELS as FAITHFUL
@@ -32,6 +34,7 @@ from relays.reports.policies import SOURCES, TIGHTEN
 from relays.reports.relay import TABS
 from relays.reports.roles import RIGHTS, TOKEN_ROLES
 from relays.reports.rules import AXES
+from relays.reports.sentences import CONTEXT
 from relays.templatetags.words import VERDICTS
 
 #: closed sets of words that pages show as they stand in the tables
@@ -39,10 +42,12 @@ SETS = (
     Cause, Mode, GateState, LegState, RelayStatus, Verdict, Kind, Step, Truth, Reconciliation, Action, Source,
     AdvisoryOutcome, PromotionOutcome, FaultOutcome, Provenance, Import.Status, Category, TABS, TOKEN_ROLES,
     ("cheaper", "dearer", "auto", "manual", "agent", "person", "driver", "stands", "revoked", "expired", "active",
-     "waiting", "sending", "sent", "dead"),
+     "waiting", "sending", "sent", "dead", "open", "closed"),
     RIGHTS, Maintenance.Kind,
     # acts that a refusal names
     ("park", "stop", "fact", "pin", "approve", "refuse", "reopen"),
+    # steps that lean on assumptions, and the other ways in which work is carried over
+    ("fact", "decision", "open question", "dead end", "ledger", "promotion"), POLICIES,
 )  # fmt: skip
 #: never read for texts: what is not ours, not shown, or made
 IGNORED = ["tests/*", "static/*", "var/*", ".venv/*", "relays/migrations/*"]
@@ -70,6 +75,17 @@ def closed_texts() -> Iterator[str]:
     return (text for text in found if text)
 
 
+def lines() -> Iterator[str]:
+    """Every line that goes into a record: the first argument of each call of `recorded`, wherever it stands."""
+    for file in sorted(Path(settings.BASE_DIR, "relays").rglob("*.py")):
+        source = file.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(source)) if "recorded(" in source else ():
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "recorded":
+                said = node.args[0] if node.args else None
+                if isinstance(said, ast.Constant) and isinstance(said.value, str):
+                    yield said.value
+
+
 class Command(makemessages.Command):
     help = "Collects every text of the product for translators (make messages LANG=de)."
     xgettext_options = [*makemessages.Command.xgettext_options, *(f"--keyword={name}" for name in NAMES)]
@@ -86,8 +102,10 @@ class Command(makemessages.Command):
                 "apt install gettext), then run it again"
             )
         file = Path(settings.BASE_DIR) / FILE
-        lines = "".join(f"_({text!r})\n" for text in closed_texts())
-        file.write_text(f"from django.utils.translation import gettext as _\n{lines}", encoding="utf-8")
+        texts = [f"_({text!r})\n" for text in closed_texts()]
+        texts += [f"pgettext({CONTEXT!r}, {text!r})\n" for text in dict.fromkeys(lines())]
+        head = "from django.utils.translation import gettext as _, pgettext\n"
+        file.write_text(head + "".join(texts), encoding="utf-8")
         try:
             super().handle(*args, **options)
         finally:
