@@ -18,7 +18,8 @@
   if (window.Idiomorph) {
     Idiomorph.defaults.ignoreActiveValue = true;
     Idiomorph.defaults.callbacks.beforeAttributeUpdated = function (name, node) {
-      return !(name === 'open' && (node.tagName === 'DETAILS' || node.tagName === 'DIALOG'));
+      if (name === 'open') return node.tagName !== 'DETAILS' && node.tagName !== 'DIALOG';
+      return !(name === 'value' || name === 'checked' || name === 'selected') || !theirs(node);
     };
     Idiomorph.defaults.callbacks.beforeNodeMorphed = function (old, fresh) {
       if (old.nodeType !== 1) return true;
@@ -29,6 +30,15 @@
       }
       return true;
     };
+  }
+  function theirs(field) {                  // typed, ticked or chosen and not sent yet, also where the focus has gone on
+    if (field.tagName === 'OPTION') field = field.closest('select') || field;
+    if (field.tagName === 'SELECT') {
+      var options = Array.prototype.slice.call(field.options), set = options.some(function (one) { return one.defaultSelected; });
+      return options.some(function (one, n) { return one.selected !== (set || field.multiple ? one.defaultSelected : n === 0); });
+    }
+    if (field.type === 'checkbox' || field.type === 'radio') return field.checked !== field.defaultChecked;
+    return field.defaultValue !== undefined && field.value !== field.defaultValue;
   }
   function said(element) {                  // what a row says, without clocks and ages
     var copy = element.cloneNode(true);
