@@ -317,7 +317,7 @@ def busts(data: Sequence[Bust], word: str) -> Drawing:
         bar(
             x=list(range(1, len(data) + 1)), y=[one.tokens for one in data], name=_("cache-bust tokens"),
             customdata=[[one.leg, one.turn] for one in data], marker={"color": var("b2")},
-            hovertemplate=_("%(word)s %(n)s, into leg %(leg)s at call %(call)s<br>%(tokens)s tokens written again")
+            hovertemplate=_("%(word)s %(n)s, after call %(call)s of leg %(leg)s<br>%(tokens)s tokens written again")
             % {
                 "word": word, "n": "%{x}", "leg": "%{customdata[0]}", "call": "%{customdata[1]:,}",
                 "tokens": "%{y:,}",

@@ -139,7 +139,10 @@ class LegMoney:
 
 @dataclass(frozen=True, slots=True)
 class Bust:
-    """Tokens that had to be written again because their prefix was no longer valid, at one boundary."""
+    """Tokens that had to be written again because their prefix was no longer valid, at one boundary: which leg it
+
+    ended, and after how many of its main calls.
+    """
 
     leg: int
     turn: int

@@ -50,7 +50,7 @@ def legs(page: CostPage) -> Rows:
 
 
 def busts(page: CostPage) -> Rows:
-    yield ("boundary", "leg", "call", "tokens written again")
+    yield ("boundary", "ended leg", "after its call", "tokens written again")
     for nth, one in enumerate(page.data.busts, start=1):
         yield (nth, one.leg, one.turn, one.tokens)
 

@@ -102,9 +102,12 @@ COSTS: dict[str, tuple[str, str]] = {
     "at_call": (
         gettext_noop("at call"), gettext_noop("The number of the main call, counted from 1 over the whole work."),
     ),
-    "into_leg": (
-        gettext_noop("into leg"),
-        gettext_noop("The leg that began after this boundary; what it read again is counted for it."),
+    "ended_leg": (
+        gettext_noop("ended leg"),
+        gettext_noop("The leg, or the stretch of a session, that this boundary ended; the next one wrote again."),
+    ),
+    "after_call": (
+        gettext_noop("after its call"), gettext_noop("The last main call of that leg, counted from its own first."),
     ),
     "way": (
         gettext_noop("way to carry"),

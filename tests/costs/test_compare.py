@@ -107,6 +107,14 @@ def test_the_money_of_the_legs_by_bucket_is_the_observed_cost() -> None:
     assert Decimal(row.series["observed"][-1]) == Decimal(row.observed["cost"])
 
 
+def test_a_boundary_is_placed_at_the_leg_that_it_ended() -> None:
+    relay = make_relay()
+    for number, residents in enumerate(([24_000, 60_000, 121_000], [24_000, 50_000], [24_000])):
+        add_leg(relay, number, residents)
+    found = compared(relay)
+    assert [(one["leg"], one["turn"]) for one in found.busts] == [(0, 3), (1, 2)]
+
+
 def test_sub_agents_cost_the_same_on_both_sides() -> None:
     relay = winning_relay(4)
     before = compared(relay)

@@ -197,6 +197,17 @@ def test_stored_rows_of_another_shape_break_no_page(client_of: ClientOf) -> None
         assert table(client, f"/relays/{relay.pk}/cost/?format=csv&of={name}")
 
 
+def test_a_boundary_names_the_leg_that_it_ended(client_of: ClientOf) -> None:
+    relay = make_relay()
+    make_comparison(relay, busts=[{"leg": 7, "turn": 30, "tokens": 6_000}])
+    address = f"/relays/{relay.pk}/cost/"
+    assert table(client_of("manager"), address + "?format=csv&of=busts") == [
+        ["boundary", "ended leg", "after its call", "tokens written again"], ["1", "7", "30", "6000"],
+    ]  # fmt: skip
+    page = text(client_of("manager"), address)
+    assert "into leg" not in page and ">ended leg<" in page and ">after its call<" in page
+
+
 # ---- back-test ------------------------------------------------------------------------------------------------------
 
 
