@@ -22,15 +22,17 @@ def owe(event: str, key: str, now: datetime, **values: Any) -> None:
 
 
 def gate_moved(pk: int, to: str, sources: list[str], now: datetime) -> None:
-    """A gate episode came to another state: decided, confirmed, or back to waiting because its start failed."""
+    """A gate episode came to another state: decided, confirmed, back to waiting because its start failed, or closed
+    while people were asked, who need not come any more."""
     event = {
         GateState.APPROVED: Notice.Event.GATE_DECIDED,
         GateState.REFUSED: Notice.Event.GATE_DECIDED,
         GateState.EXPIRED: Notice.Event.GATE_DECIDED,
+        GateState.SUPERSEDED: Notice.Event.GATE_DECIDED,
         GateState.CONFIRMED: Notice.Event.GATE_CONFIRMED,
         GateState.WAITING: Notice.Event.GATE_OPENED,
     }.get(GateState(to))
-    if event is None or (to == GateState.APPROVED and GateState.WAITING not in sources):
+    if event is None or (to in (GateState.APPROVED, GateState.SUPERSEDED) and GateState.WAITING not in sources):
         return
     gate = GateEpisode.objects.only("relay_id", "round", "token").get(pk=pk)
     gate_told(gate, event, str(to), now)

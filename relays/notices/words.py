@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from relays.core.vocabulary import token
-from relays.models import Notice
+from relays.models import GateState, Notice
 from relays.reports.notifications import WORDS
 
 NAMED: Final = 10  # of many notices that go together
@@ -47,6 +47,8 @@ def of(notice: Notice) -> Words:
         if event == Notice.Event.GATE_OPENED:
             title = _("%(relay)s waits for a person: %(token)s") % names
             lines += [_("why: %(why)s") % {"why": word.meaning}, _("what to do: %(fix)s") % {"fix": word.fix}]
+        elif event == Notice.Event.GATE_DECIDED and names["state"] == GateState.SUPERSEDED:
+            title = _("Gate %(gate)s of %(relay)s needs nobody any more: %(token)s") % names
         elif event == Notice.Event.GATE_DECIDED:
             title = _("Gate %(gate)s of %(relay)s is %(state)s: %(token)s") % names
         else:

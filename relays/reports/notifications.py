@@ -22,7 +22,7 @@ RECENT = timedelta(days=7)
 #: what a person can choose to hear of
 EVENTS = {
     Notice.Event.GATE_OPENED: _("a relay waits for a person"),
-    Notice.Event.GATE_DECIDED: _("a gate was approved, refused or has expired"),
+    Notice.Event.GATE_DECIDED: _("a gate was approved, refused, has expired, or needs nobody any more"),
     Notice.Event.GATE_CONFIRMED: _("the new leg of an approved gate was seen"),
     Notice.Event.RELAY_DONE: _("a relay reached its goal"),
     Notice.Event.BUDGET_WARNING: _("a budget is nearly spent: of a relay, or of an owner's month"),

@@ -164,6 +164,7 @@ def test_a_gate_that_people_have_begun_to_decide_is_theirs() -> None:
     """With two approvals wanted, the limit that the first one gave must not take the second one's say."""
     gate = spent()
     extended(gate.relay, "envelope.turns=10", "approvals=2")
+    gate.refresh_from_db()
     seen = gate_report.seen_digest(gate, "")
     from relays.actions import decide
 

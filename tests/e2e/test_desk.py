@@ -63,7 +63,7 @@ def test_a_site_is_drained_goes_on_and_tells_people(
     expect(page.locator("main .msg")).to_contain_text("well received")
     assert json.loads(receiver.got[0].body)["event"] == "test"
     assert secret not in page.content()
-    page.get_by_label("a gate was approved, refused or has expired").check()
+    page.get_by_label("a gate was approved, refused, has expired, or needs nobody any more").check()
     page.get_by_role("button", name="Tell me").click()
     expect(page.locator("main")).to_contain_text("You are told in 1 way")
 

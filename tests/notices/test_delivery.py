@@ -83,6 +83,18 @@ def test_a_gates_way_is_told_and_a_withdrawn_request_is_not() -> None:
     assert Notice.objects.count() == 2
 
 
+def test_whoever_was_asked_hears_that_nobody_is_needed_any_more() -> None:
+    from relays.driver import finals
+
+    relay = make_relay(status="parked")
+    opened(relay)
+    other = make_gate(relay, token="RELAY_NO_PROGRESS", state="approved")
+    assert finals.stopped(relay.pk, frm=["parked"], now=timezone.now(), why="stopped by pat")
+    (told_of,) = Notice.objects.filter(event="gate_decided")
+    assert told_of.gate_id != other.pk, "nobody waited for that one any more"
+    assert "needs nobody any more" in words.of(told_of).title
+
+
 def test_it_arrives_signed_with_its_link_and_says_nothing_that_an_agent_wrote(
     receiver: Receiver, private: None
 ) -> None:
