@@ -22,7 +22,9 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.db import Error as DatabaseError
 from django.db import connection
 from django.db.models import Max
+from django.utils import translation
 from django.utils.crypto import constant_time_compare
+from django.utils.translation import gettext as _
 
 from relays.models import Topic
 from relays.reports.roles import READ, may, rights_of
@@ -300,19 +302,28 @@ class Viewer:
     session_key: str
     session_hash: str
     rights: frozenset[str]
+    language: str  # of the page
 
 
 def why_not(viewer: Viewer) -> str:
-    """Why a viewer may listen no longer, or ``""``: signed out, deactivated, password or roles changed."""
+    """Why a viewer may listen no longer, or ``""``: signed out, deactivated, password or roles changed.
+
+    The page shows it as it is, so it is said in the page's language.
+    """
+    with translation.override(viewer.language):
+        return _why_not(viewer)
+
+
+def _why_not(viewer: Viewer) -> str:
     user = User.objects.filter(pk=viewer.user_id, is_active=True).first()
     if user is None:
-        return "this account is not active any more"
+        return _("this account is not active any more")
     if not SessionStore().exists(viewer.session_key):
-        return "signed out: reload the page"
+        return _("signed out: reload the page")
     if not constant_time_compare(user.get_session_auth_hash(), viewer.session_hash):
-        return "signed out: reload the page"
+        return _("signed out: reload the page")
     if not may(user, READ) or rights_of(user) != viewer.rights:
-        return "your roles changed: reload the page"
+        return _("your roles changed: reload the page")
     return ""
 
 

@@ -15,10 +15,9 @@ from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from relays.core import notify
+from relays.core.lines import recorded
 from relays.models import Channel, Delivery, Notice, Subscription
 from relays.models.pulse import bump
 from relays.notices import sending, words
@@ -104,9 +103,12 @@ def _together(channel_id: int) -> int:
     if channel.active and len(rows) == 1:
         answer = sending.send(rows[0], rows[0].notice, channel)
     elif channel.active:
-        answer = sending.send_together(words.together([row.notice for row in rows]), channel)
-        told = ngettext("%(n)d notice in one message", "%(n)d notices in one message", len(rows)) % {"n": len(rows)}
-        answer = replace(answer, text=f"{told}: {answer.text}")
+        names = sorted({str(name) for row in rows for name in row.readers})
+        message = words.in_language_of(names, lambda: words.together([row.notice for row in rows]))
+        answer = sending.send_together(message, channel)
+        answer = replace(
+            answer, text=recorded("%(n)d notices in one message: %(answer)s", n=len(rows), answer=answer.text)
+        )
     else:
         answer = _removed()
     finish(rows, answer)
@@ -210,7 +212,7 @@ _WITH: Final = ("channel", "notice__relay__owner", "notice__owner")
 
 
 def _removed() -> sending.Answer:
-    return sending.Answer(False, _("its channel was removed"), final=True)
+    return sending.Answer(False, recorded("its channel was removed"), final=True)
 
 
 def _wanted(delivery: Delivery) -> bool:
@@ -252,7 +254,9 @@ def finish(deliveries: Sequence[Delivery], answer: sending.Answer) -> None:
                     others.filter(not_before__lt=later).update(not_before=later)
                     # whose turn never came for a day: no news any more
                     old = others.filter(attempts=0, notice__at__lt=now - STALE)
-                    old.update(state=Delivery.State.DEAD, done_at=now, answer=_("its receiver was silent for a day"))
+                    old.update(
+                        state=Delivery.State.DEAD, done_at=now, answer=recorded("its receiver was silent for a day")
+                    )
             mine.update(answer=answer.text[:500], **values)
         bump(TOPIC)
 
@@ -270,7 +274,7 @@ def test(channel: Channel, reader: str) -> sending.Answer:
                 attempts=1, claimed_at=now,
             )  # fmt: skip
     except IntegrityError:
-        return sending.Answer(False, _("a test was sent a moment ago; look at the list below"))
+        return sending.Answer(False, recorded("a test was sent a moment ago; look at the list below"))
     answer = sending.send(delivery, notice, channel)
     finish([delivery], answer)
     return answer

@@ -16,14 +16,13 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from django.conf import settings
-from django.utils.translation import get_language, override
-from django.utils.translation import gettext as _
+from django.utils.translation import override
 
 from relays.core import notify
+from relays.core.lines import recorded
 from relays.models import Channel, Delivery, Notice
 from relays.notices import sealed, words
 from relays.notices.guard import NotAllowed, outward
-from relays.reports.sentences import refused, told
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +53,12 @@ def address_of(channel: Channel) -> str | None:
 
 
 def send(delivery: Delivery, notice: Notice, channel: Channel) -> Answer:
-    """Send it now, within WHOLE seconds. Never raises for what a receiver, a name or a network does."""
-    return _bounded(channel, lambda url: _webhook(url, channel, notice, delivery.pk), lambda: words.of(notice))
+    """Send it now, within WHOLE seconds. Never raises for what a receiver, a name or a network does.
+
+    A person reads it in their language, a program in English.
+    """
+    tell = partial(words.in_language_of, delivery.readers, lambda: words.of(notice))
+    return _bounded(channel, lambda url: _webhook(url, channel, notice, delivery.pk), tell)
 
 
 def send_together(message: words.Words, channel: Channel) -> Answer:
@@ -71,34 +74,33 @@ def _bounded(
     url = address_of(channel)
     if url is None:
         if channel.site:
-            return Answer(False, _("it stands in NOTIFY_URLS no more"), final=True)
+            return Answer(False, recorded("it stands in NOTIFY_URLS no more"), final=True)
         return Answer(
             False,
-            _("its address was stored under another SECRET_KEY: an admin removes it and adds it again"),
+            recorded("its address was stored under another SECRET_KEY: an admin removes it and adds it again"),
             final=True,
         )
     try:
         found = notify.parse(url)
     except notify.AddressError as error:
-        return Answer(False, refused(error), final=True)
+        return Answer(False, str(error), final=True)
     # what is said is read here: a thread has no connection to the database
     act = webhook(url) if webhook and found.kind == "webhook" else partial(_apprise, url, tell())
     answers: list[Answer] = []
-    language, begun = get_language(), time.monotonic()
+    begun = time.monotonic()
 
     def run() -> None:
-        with override(language):
-            answers.append(_guarded(act, url))
+        answers.append(_guarded(act, url))
 
     thread = threading.Thread(target=run, name="notice", daemon=True)
     thread.start()
     thread.join(WHOLE + GRACE)
-    answer = answers[0] if answers else Answer(False, _("no answer within %(n)d s") % {"n": WHOLE})
+    answer = answers[0] if answers else Answer(False, recorded("no answer within %(n)d s", n=WHOLE))
     return replace(answer, waited=time.monotonic() - begun)
 
 
 def _guarded(act: Callable[[], Answer], url: str) -> Answer:
-    late = Answer(False, _("no answer within %(n)d s") % {"n": WHOLE})
+    late = Answer(False, recorded("no answer within %(n)d s", n=WHOLE))
     try:
         with outward(private=settings.NOTIFY_PRIVATE, seconds=WHOLE) as leash:
             try:
@@ -112,7 +114,7 @@ def _guarded(act: Callable[[], Answer], url: str) -> Answer:
             if leash.late.is_set():  # what was read of an answer may be its beginning only
                 return late
     except NotAllowed as error:
-        return Answer(False, told(error.said), final=True)
+        return Answer(False, str(error), final=True)
     except TimeoutError:
         return late
     except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
@@ -120,13 +122,15 @@ def _guarded(act: Callable[[], Answer], url: str) -> Answer:
     except Exception as error:  # noqa: BLE001 - whatever a service's client does; its words may hold the address
         where = "".join(traceback.format_tb(error.__traceback__))
         log.error("a notice could not be sent: %s, at\n%s", type(error).__name__, where)
-        text = _("%(error)s: it could not be sent; see the worker's log") % {"error": type(error).__name__}
+        text = recorded("%(error)s: it could not be sent; see the worker's log", error=type(error).__name__)
         return Answer(False, text)
     return replace(answer, text=_line(answer.text, url))
 
 
 def _webhook(url: str, channel: Channel, notice: Notice, number: int) -> Callable[[], Answer]:
-    body = json.dumps(words.payload(notice, number), ensure_ascii=False, separators=(",", ":"), default=str).encode()
+    with override(settings.LANGUAGE_CODE):
+        said = words.payload(notice, number)
+    body = json.dumps(said, ensure_ascii=False, separators=(",", ":"), default=str).encode()
     secret = notify.secret_of(settings.SECRET_KEY, channel.salt)
     event = str(notice.event)
 
@@ -161,9 +165,10 @@ def _post(url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
     if 200 <= response.status < 300:
         return Answer(True, text)
     if 300 <= response.status < 400:
-        return Answer(False, _("%(answer)s (redirects are not followed: name the address that it leads to)") % {
-            "answer": f"HTTP {response.status}"
-        })  # fmt: skip
+        return Answer(False, recorded(
+            "%(answer)s (redirects are not followed: name the address that it leads to)",
+            answer=f"HTTP {response.status}",
+        ))  # fmt: skip
     return Answer(False, text, final=response.status == http.client.GONE)
 
 
@@ -172,13 +177,15 @@ def _apprise(url: str, message: words.Words) -> Answer:
         import apprise  # half a second: only who sends one pays for it
         from apprise.conversion.format import convert_between
     except ImportError:
-        return Answer(False, _("Apprise is not installed: install requirements.txt"), final=True)
+        return Answer(False, recorded("Apprise is not installed: install requirements.txt"), final=True)
     asset = apprise.AppriseAsset(
         app_id="Relaysite", app_desc="Relaysite", app_url=settings.PUBLIC_URL, http_redirects=False, async_mode=False
     )
     one = apprise.Apprise.instantiate(url, asset=asset, suppress_exceptions=True)
     if one is None:
-        return Answer(False, _("Apprise does not understand this address: look at its page of that service"), True)
+        return Answer(
+            False, recorded("Apprise does not understand this address: look at its page of that service"), True
+        )
     one.redirects = False
     one.socket_connect_timeout, one.socket_read_timeout = CONNECT, CONNECT
     kind = apprise.NotifyType.WARNING if message.urgent else apprise.NotifyType.INFO
@@ -191,8 +198,8 @@ def _apprise(url: str, message: words.Words) -> Answer:
         sent = one.notify(body=body, title=title, notify_type=kind, body_format=form)
         said = " ".join(log_.getvalue().split())
     if sent:
-        return Answer(True, said or _("sent"))
-    return Answer(False, said or _("the service refused it and did not say why"))
+        return Answer(True, said or recorded("sent"))
+    return Answer(False, said or recorded("the service refused it and did not say why"))
 
 
 def _line(text: str, url: str) -> str:

@@ -1,18 +1,21 @@
 """What a notice says: one line, a few more for a person, and the same as JSON for a program."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from django.conf import settings
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import ngettext, override
 
 from relays.core.vocabulary import token
-from relays.models import GateState, Notice
+from relays.models import GateState, Layout, Notice
+from relays.reports.figures import whole
 from relays.reports.notifications import WORDS
+from relays.reports.rules import AXES
+from relays.reports.sentences import told
 
 NAMED: Final = 10  # of many notices that go together
 
@@ -36,6 +39,18 @@ class Words:
         return "\n".join([*(line.replace("@", "@\u200b") for line in self.lines), "", self.url])
 
 
+def in_language_of(readers: Sequence[str], make: Callable[[], Words]) -> Words:
+    """What `make` says in the language that these users chose, numbers with it; English where they differ or none did.
+
+    One query.
+    """
+    chosen = Layout.objects.filter(user__username__in=readers).values_list("language", flat=True)
+    asked = set(chosen) if len(chosen) == len(set(readers)) else set()
+    language = asked.pop() if len(asked) == 1 else ""
+    with override(language if language in dict(settings.LANGUAGES) else settings.LANGUAGE_CODE):
+        return make()
+
+
 def of(notice: Notice) -> Words:
     """Agent-written text is never part of it: what waits is read on the page, where it is shown as text."""
     event, detail = notice.event, notice.detail if isinstance(notice.detail, dict) else {}
@@ -43,11 +58,16 @@ def of(notice: Notice) -> Words:
     lines = [_clip(relay.objective)] if relay else []
     if event in (Notice.Event.GATE_OPENED, Notice.Event.GATE_DECIDED, Notice.Event.GATE_CONFIRMED) and relay:
         word = token(str(detail.get("token", "")))
-        names = {"gate": notice.gate_id, "relay": relay.pk, "token": word.value, "state": detail.get("state", "")}
+        names = {
+            "gate": notice.gate_id,
+            "relay": relay.pk,
+            "token": word.value,
+            "state": _(str(detail.get("state") or "—")),
+        }
         if event == Notice.Event.GATE_OPENED:
             title = _("%(relay)s waits for a person: %(token)s") % names
-            lines += [_("why: %(why)s") % {"why": word.meaning}, _("what to do: %(fix)s") % {"fix": word.fix}]
-        elif event == Notice.Event.GATE_DECIDED and names["state"] == GateState.SUPERSEDED:
+            lines += [_("why: %(why)s") % {"why": _(word.meaning)}, _("what to do: %(fix)s") % {"fix": _(word.fix)}]
+        elif event == Notice.Event.GATE_DECIDED and detail.get("state") == GateState.SUPERSEDED:
             title = _("Gate %(gate)s of %(relay)s needs nobody any more: %(token)s") % names
         elif event == Notice.Event.GATE_DECIDED:
             title = _("Gate %(gate)s of %(relay)s is %(state)s: %(token)s") % names
@@ -60,7 +80,7 @@ def of(notice: Notice) -> Words:
     if event == Notice.Event.BUDGET_WARNING and relay:
         title = _("%(relay)s has less than a fifth of its budget left: %(axis)s") % {
             "relay": relay.pk,
-            "axis": detail.get("axis", ""),
+            "axis": _(AXES.get(str(detail.get("axis", "")), str(detail.get("axis") or "—"))),
         }
         lines.append(_("when it is spent the leg is drained and a person is asked; a new limit is a decision"))
         return Words(title, tuple(lines), _link("relay", relay.pk), True)
@@ -75,7 +95,7 @@ def of(notice: Notice) -> Words:
         return Words(title, (_("it warns and stops nothing"),), _link("budgets"), True)
     if event == Notice.Event.MONTHLY_REPORT:
         title = _("What relays cost in %(month)s") % {"month": detail.get("month", "")}
-        return Words(title, tuple(str(line) for line in detail.get("lines", ())), _link("budgets"))
+        return Words(title, tuple(told(str(line)) for line in detail.get("lines", ())), _link("budgets"))
     return Words(
         _("A test of notices from Relaysite"), (_("this is how a notice of this site arrives"),), _link("notifications")
     )
@@ -84,13 +104,13 @@ def of(notice: Notice) -> Words:
 def together(notices: Sequence[Notice]) -> Words:
     """Many notices at once, in one message: how many of what, the first of them by name, and where to look."""
     counts = Counter(str(WORDS.get(one.event, one.event)) for one in notices)
-    lines = [f"{n:,} × {what}" for what, n in counts.most_common()]
-    told = [of(one) for one in notices[:NAMED]]
-    lines += ["", *(f"· {one.title}" for one in told)]
+    lines = [f"{whole(n)} × {what}" for what, n in counts.most_common()]
+    first = [of(one) for one in notices[:NAMED]]
+    lines += ["", *(f"· {one.title}" for one in first)]
     if len(notices) > NAMED:
         lines.append(_("and %(n)d more") % {"n": len(notices) - NAMED})
     title = ngettext("%(n)d notice at once", "%(n)d notices at once", len(notices)) % {"n": len(notices)}
-    return Words(title, tuple(lines), _link("needs_you"), any(one.urgent for one in told))
+    return Words(title, tuple(lines), _link("needs_you"), any(one.urgent for one in first))
 
 
 def payload(notice: Notice, delivery: int) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop
 
 from relays.core import budget, settling
 from relays.core.baton import Baton
@@ -84,7 +85,7 @@ def _assumptions(gate: GateEpisode, relay: Relay, carried: Baton | None, checks:
         subjects.append(Subject(key, row.statement if row else _("never recorded as an assumption"), ways))
         rows.append((
             Cell(_("key"), key, "mono"), Cell(_("statement"), row.statement if row else _("never recorded"), wide=True),
-            Cell(_("source"), row.source if row else _("unknown")),
+            Cell(_("source"), row.source if row else "unknown", "word"),
             Cell(_("confidence"), _("not given") if row is None or row.confidence is None else row.confidence),
             Cell(_("action"), row.action if row else "query", "outcome"),
         ))  # fmt: skip
@@ -111,9 +112,9 @@ def _promotions(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: 
     rows = tuple(
         (
             Cell(_("leg"), row.leg.number, "leg"), Cell(_("slug"), row.slug, "mono", wide=True),
-            Cell(_("class"), row.durability or _("none given")),
+            Cell(_("class"), row.durability or gettext_noop("none given"), "word"),
             Cell(_("evidence"), row.evidence or _("none"), "mono", wide=True),
-            Cell(_("outcome"), row.outcome, "outcome"), Cell(_("why"), row.reason, wide=True),
+            Cell(_("outcome"), row.outcome, "outcome"), Cell(_("why"), row.reason, "told", wide=True),
             Cell(_("what it says"), row.text[:300] or _("its text lies with the agent"), wide=True),
         )
         for row in found[:SHOWN]
@@ -149,7 +150,7 @@ def _faults(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: Sequ
         (
             Cell(_("record"), f"{row.kind}:{row.ref}", "mono", wide=True),
             Cell(_("where"), _("needed by leg %(leg)d") % {"leg": row.leg.number}),
-            Cell(_("found"), row.outcome, "outcome"), Cell(_("evidence"), row.reason, wide=True),
+            Cell(_("found"), row.outcome, "outcome"), Cell(_("evidence"), row.reason, "told", wide=True),
         )
         for row in recorded
         if f"{row.kind}:{row.ref}" in needed
@@ -165,7 +166,7 @@ def _faults(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: Sequ
         where = _("in the baton, optional") if ref else _("in the baton, an anchor")
         rows.append((
             Cell(_("record"), ref or check.path, "mono", wide=True), Cell(_("where"), where),
-            Cell(_("found"), check.verdict, "outcome"), Cell(_("evidence"), check.evidence, wide=True),
+            Cell(_("found"), check.verdict, "outcome"), Cell(_("evidence"), check.evidence, "told", wide=True),
         ))  # fmt: skip
         if ref and ref not in needed:
             subjects.append(Subject(ref, _("optional pointer of the baton"), (again, waived)))
@@ -192,8 +193,8 @@ def _memory(gate: GateEpisode, relay: Relay, carried: Baton | None, checks: Sequ
     found = MemoryOperation.objects.filter(relay=relay, item__in=gate.items).select_related("leg").order_by("-pk")
     rows = tuple(
         (
-            Cell(_("leg"), row.leg.number, "leg"), Cell(_("operation"), row.act),
-            Cell(_("memory"), row.slug or _("all of it"), "mono", wide=True), Cell(_("state"), row.state),
+            Cell(_("leg"), row.leg.number, "leg"), Cell(_("operation"), row.act, "word"),
+            Cell(_("memory"), row.slug or _("all of it"), "mono", wide=True), Cell(_("state"), row.state, "word"),
             Cell(_("new text"), row.text[:300], wide=True),
         )
         for row in found[:SHOWN]

@@ -8,9 +8,9 @@ from django.utils.translation import gettext as _
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One value of a row. `kind`: text (data), word (told in the reader's language), mono, num, sha, ver, clock,
+    """One value of a row. `kind`: text (data), word or told (a word or a line of ours, in the reader's language), mono,
 
-    or leg (a number that links to the leg)."""
+    num, sha, ver, clock, or leg (a number that links to the leg)."""
 
     label: str
     value: Any

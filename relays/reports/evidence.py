@@ -158,7 +158,7 @@ def _view(relay: Relay, before: int | None) -> Read:
         (
             Cell("leg", span.leg, "leg"), Cell("state", gettext_noop("elided"), "word"),
             Cell("span", (_("turn %s") if span.count == 1 else _("turns from %s")) % span.index, wide=True),
-            Cell("spans", span.count, "num"), Cell("digest", span.digest, "sha"), Cell("why", span.reason),
+            Cell("spans", span.count, "num"), Cell("digest", span.digest, "sha"), Cell("why", span.reason, "told"),
             Cell("way back", span.handle, "mono", wide=True),
         )
         for span in found.elided
@@ -174,7 +174,7 @@ def _faults(relay: Relay, before: int | None) -> Read:
             Cell("leg", row.leg.number, "leg"), Cell("record", f"{row.kind}:{row.ref}", "mono", wide=True),
             Cell("required", gettext_noop("yes") if row.required else gettext_noop("no"), "word"),
             Cell("outcome", row.outcome, "outcome"),
-            Cell("why", getattr(row, "reason", ""), wide=True), Cell("at", row.at, "clock"),
+            Cell("why", getattr(row, "reason", ""), "told", wide=True), Cell("at", row.at, "clock"),
         )
         for row in rows
     ], older, ""  # fmt: skip
@@ -220,8 +220,9 @@ def _memory(relay: Relay, before: int | None) -> Read:
     return [
         (
             Cell("leg", row.leg.number, "leg"), Cell("slug", row.slug, "mono", wide=True),
-            Cell("class", row.durability or _("none given")), Cell("evidence", getattr(row, "evidence", ""), "mono"),
-            Cell("outcome", row.outcome, "outcome"), Cell("why", getattr(row, "reason", ""), wide=True),
+            Cell("class", row.durability or gettext_noop("none given"), "word"),
+            Cell("evidence", getattr(row, "evidence", ""), "mono"),
+            Cell("outcome", row.outcome, "outcome"), Cell("why", getattr(row, "reason", ""), "told", wide=True),
             Cell("at", row.at, "clock"),
         )
         for row in rows
@@ -251,7 +252,8 @@ def _tool(relay: Relay, before: int | None) -> Read:
             Cell("leg", row.leg.number, "leg"), Cell("use", row.number, "num"), Cell("verb", row.verb, "mono"),
             Cell("about", row.about, "mono", wide=True),
             Cell("answer", "refused" if row.refused else "passed", "outcome"),
-            Cell("words", row.words, wide=True), Cell("bytes", row.answer_bytes, "num"), Cell("at", row.at, "clock"),
+            Cell("words", row.words, "told", wide=True),
+            Cell("bytes", row.answer_bytes, "num"), Cell("at", row.at, "clock"),
         )
         for row in rows
     ], older, ""  # fmt: skip

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from asgiref.sync import sync_to_async
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.core.exceptions import BadRequest, PermissionDenied
 from django.core.handlers.asgi import ASGIRequest
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, QueryDict, StreamingHttpResponse
 from django.urls import Resolver404, resolve
+from django.utils.translation import get_language
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
@@ -67,6 +69,7 @@ def viewer_of(request: HttpRequest) -> Viewer:
         session_key=request.session.session_key or "",
         session_hash=user.get_session_auth_hash(),
         rights=access.rights_of(user),
+        language=get_language() or settings.LANGUAGE_CODE,
     )
 
 

@@ -17,6 +17,7 @@ from relays.actions.base import Actor, NotFound, NotPermitted, Refused
 from relays.core import notify
 from relays.reports import notifications as report
 from relays.reports.roles import ADMINISTER, READ, may
+from relays.reports.sentences import told
 from relays.views.relay import actor_of
 
 
@@ -79,8 +80,8 @@ def test(request: HttpRequest, pk: int) -> HttpResponse:
     def act(actor: Actor) -> str:
         answer = acting.test(actor, pk)
         if not answer.sent:
-            raise Refused(_("The test did not arrive: %(answer)s") % {"answer": answer.text})
-        return _("The test arrived: %(answer)s") % {"answer": answer.text}
+            raise Refused(_("The test did not arrive: %(answer)s") % {"answer": told(answer.text)})
+        return _("The test arrived: %(answer)s") % {"answer": told(answer.text)}
 
     return _act(request, act)
 

@@ -144,7 +144,7 @@ def test_the_change_number_is_read_with_one_query(django_assert_num_queries: Cal
 
 def viewer_of(client: Client) -> Viewer:
     user = User.objects.get(pk=client.session["_auth_user_id"])
-    return Viewer(user.pk, client.session.session_key or "", user.get_session_auth_hash(), live.rights_of(user))
+    return Viewer(user.pk, client.session.session_key or "", user.get_session_auth_hash(), live.rights_of(user), "en")
 
 
 @pytest.mark.django_db
@@ -177,7 +177,7 @@ def test_one_that_reads_slowly_is_looked_at_again_too(monkeypatch: pytest.Monkey
     async def run() -> None:
         hub = Hub(Numbers().read, FEW)
         listener = hub.join(1, frozenset({"inbox"}))
-        content = stream(listener, hub, Viewer(1, "", "", frozenset()), 3 * FEW)
+        content = stream(listener, hub, Viewer(1, "", "", frozenset(), "en"), 3 * FEW)
         got = [await anext(content)]
         for _ in range(8):  # whenever it comes back there is news
             listener.tell(frozenset({"inbox"}))

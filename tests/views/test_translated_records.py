@@ -6,15 +6,23 @@ as German writes them. A line of a record that is shown as it was stored shows a
 
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
-from django.utils import translation
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone, translation
 
+from relays import live
 from relays.core.lines import Pattern, pattern, recorded
 from relays.management.commands.makemessages import lines
+from relays.models import AuditRun, Channel, Delivery, GateState, Layout, Notice, Relay, RelayStatus
+from relays.notices import sending, words
 from relays.reports.sentences import LEAST, told
-from tests.views.test_translated import MADE_UP, catalog
+from tests.views.test_translated import MADE_UP, Texts, catalog
+from tests.web_builders import make_gate, make_relay, make_user
 
 __all__ = ["catalog"]
 pytestmark = [
@@ -77,3 +85,90 @@ def test_reading_a_line_again_takes_no_more_than_its_length() -> None:
     assert one.read(recorded(one.text, a="a: b", b="c", c="d", d="e", e="f")) == {
         "a": "a", "b": "b: c", "c": "d", "d": "e", "e": "f",
     }  # fmt: skip
+
+
+def _reader(role: str = "admin") -> Client:
+    client = Client(headers={"accept-language": MADE_UP})
+    client.force_login(make_user(f"one-{role}", role))
+    return client
+
+
+def test_what_a_verification_found_is_told_in_the_language_of_each_reader(catalog: Path) -> None:
+    """The finding is kept in English: one who reads English, the command and rows of before have the same text."""
+    client = _reader()
+    make_gate(make_relay(), state=GateState.REFUSED)
+    client.post(reverse("decisions_verify"))
+    run = AuditRun.objects.get()
+    assert run.ok is False and run.why[0].startswith("decision 1 is missing at the end: nobody started RLY-")
+    shown = client.get(reverse("decisions")).content.decode()
+    relay = Relay.objects.get()
+    assert f"⟦decision 1 is missing at the end: ⟦nobody started {relay.pk}⟧⟧" in shown
+    english = Client()
+    english.force_login(User.objects.get(username="one-admin"))
+    assert f"decision 1 is missing at the end: nobody started {relay.pk}" in english.get(
+        reverse("decisions")
+    ).content.decode().replace("&#x27;", "'")
+
+
+def test_what_is_refused_is_refused_in_the_language(catalog: Path) -> None:
+    client = _reader("manager")
+    strict = Client(headers={"accept-language": MADE_UP}, enforce_csrf_checks=True)
+    for answer, status in (
+        (client.get("/nowhere/"), 404),
+        (client.get(reverse("needs_you"), {"part": "none"}), 404),
+        (client.get(reverse("relays"), {"part": "none"}), 404),
+        (client.get(reverse("decisions"), {"format": "none"}), 404),
+        (client.get(reverse("gate", args=[999])), 404),
+        (client.get(reverse("decisions"), {"format": "csv", "since": "soon"}), 400),
+        (client.get(reverse("users")), 403),
+        (strict.post(reverse("sign_in"), {}), 403),
+    ):
+        html = answer.content.decode()
+        assert answer.status_code == status, answer.request
+        assert f'<html lang="{MADE_UP}"' in html, answer.request
+        assert [text for _where, text in read_bare(html)] == [], answer.request
+
+
+def read_bare(html: str) -> list[tuple[str, str]]:
+    texts = Texts(["one-manager", "/nowhere/", "'none'", "soon"])
+    texts.feed(html)
+    return texts.found
+
+
+def test_a_page_that_may_listen_no_more_is_told_why_in_its_language(catalog: Path) -> None:
+    user = make_user("one-viewer", "viewer")
+    for language, said in ((MADE_UP, "⟦signed out: reload the page⟧"), ("en", "signed out: reload the page")):
+        assert live.why_not(live.Viewer(user.pk, "gone", "", frozenset(), language)) == said
+
+
+def test_a_notice_is_told_in_the_language_that_its_readers_chose_and_to_programs_in_english(catalog: Path) -> None:
+    anna, bert = make_user("anna", "reviewer"), make_user("bert", "reviewer")
+    gate = make_gate(make_relay(status=RelayStatus.PARKED))
+    notice = Notice.objects.create(
+        event=Notice.Event.GATE_OPENED, key="k", at=timezone.now(), relay=gate.relay, gate=gate,
+        detail={"token": gate.token, "state": gate.state},
+    )  # fmt: skip
+    make = partial(words.of, notice)
+    english = words.of(notice)
+    Layout.objects.create(user=anna, language=MADE_UP)
+    told_anna = words.in_language_of(["anna"], make)
+    assert told_anna.title == f"⟦{gate.relay_id} waits for a person: {gate.token}⟧" and told_anna.url == english.url
+    assert [text for text in told_anna.lines[1:] if not text.startswith("⟦")] == []
+    for readers in (["anna", "bert"], ["bert"], []):
+        assert words.in_language_of(readers, make) == english, "one message for many is told in one language"
+    Layout.objects.create(user=bert, language=MADE_UP)
+    assert words.in_language_of(["anna", "bert"], make) == told_anna
+
+
+def test_what_a_receiver_answered_is_kept_in_english_and_told_in_the_language(catalog: Path) -> None:
+    client = _reader()
+    channel = Channel.objects.create(
+        name="team", kind="webhook", key="k", salt="s", shown="https://…", site=True, created_at=timezone.now()
+    )
+    notice = Notice.objects.create(event=Notice.Event.TEST, key="t", at=timezone.now(), spread_at=timezone.now())
+    row = Delivery.objects.create(notice=notice, channel=channel, readers=[], not_before=timezone.now())
+    with translation.override(MADE_UP):
+        answer = sending.send(row, notice, channel)
+    assert answer.text == "it stands in NOTIFY_URLS no more"
+    Delivery.objects.filter(pk=row.pk).update(answer=answer.text, state="dead", done_at=timezone.now())
+    assert "⟦it stands in NOTIFY_URLS no more⟧" in client.get(reverse("notifications")).content.decode()

@@ -28,7 +28,7 @@ from relays.core.residency import FaultOutcome
 from relays.core.shadow import Provenance
 from relays.core.vocabulary import TOKENS, Category, Cause, Mode
 from relays.core.words import GROUPS as WORDS
-from relays.models import GateState, Import, LegState, Maintenance, RelayStatus
+from relays.models import GateState, Import, LegState, Maintenance, MemoryOperation, RelayStatus, SourceFile
 from relays.reports.evidence import KINDS
 from relays.reports.policies import SOURCES, TIGHTEN
 from relays.reports.relay import TABS
@@ -48,6 +48,8 @@ SETS = (
     ("park", "stop", "fact", "pin", "approve", "refuse", "reopen"),
     # steps that lean on assumptions, and the other ways in which work is carried over
     ("fact", "decision", "open question", "dead end", "ledger", "promotion"), POLICIES,
+    MemoryOperation.Act, MemoryOperation.State, SourceFile.Status,
+    ("turn", "bounded", "durable", "rotation", "stale", "decision", "applied", "none given", "unknown"),
 )  # fmt: skip
 #: never read for texts: what is not ours, not shown, or made
 IGNORED = ["tests/*", "static/*", "var/*", ".venv/*", "relays/migrations/*"]
