@@ -16,6 +16,12 @@
 
   /* ---- morphing keeps what the viewer did: open details, typed text, selection ---- */
   if (window.Idiomorph) {
+    /* a row is itself wherever it stands: who has the focus on one must not find another in its place */
+    var morph = Idiomorph.morph;
+    Idiomorph.morph = function (old, fresh, options) {
+      [old].concat(fresh instanceof Node ? [fresh] : Array.prototype.slice.call(fresh || [])).forEach(named);
+      return morph.call(Idiomorph, old, fresh, options);
+    };
     Idiomorph.defaults.ignoreActiveValue = true;
     Idiomorph.defaults.callbacks.beforeAttributeUpdated = function (name, node) {
       if (name === 'open') return node.tagName !== 'DETAILS' && node.tagName !== 'DIALOG';
@@ -30,6 +36,9 @@
       }
       return true;
     };
+  }
+  function named(region) {
+    if (region.querySelectorAll) region.querySelectorAll('[data-row]:not([id])').forEach(function (row) { row.id = 'row-' + row.dataset.row; });
   }
   function theirs(field) {                  // typed, ticked or chosen and not sent yet, also where the focus has gone on
     if (field.tagName === 'OPTION') field = field.closest('select') || field;

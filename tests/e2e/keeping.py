@@ -102,14 +102,37 @@ SELECT = """
 }
 """
 
+#: what takes focus in the last row of a region that has several; its address or words, "" = there is none
+IN_LAST_ROW = """
+(region) => {
+  const root = [...document.querySelectorAll('main [hx-get]')].find(one => one.getAttribute('hx-get') === region);
+  const first = root.querySelector('[data-row]');
+  const rows = first ? [...first.parentElement.children].filter(one => one.dataset.row) : [];
+  const able = rows.length > 1 ? [...rows.pop().querySelectorAll('a[href], button')] : [];
+  const one = able.find(one => one.getClientRects().length);
+  if (!one) return '';
+  one.focus({ preventScroll: true });
+  return one.getAttribute('href') || one.textContent;
+}
+"""
+
 #: the region comes again as the server makes it, with a row more and other words in it than before
 GIVE = """
-async ([region, number]) => {
+async ([region, number, rows]) => {
   const answer = await fetch(region, { headers: { 'HX-Request': 'true' }, credentials: 'same-origin' });
   if (answer.status !== 200) return answer.status;
   let text = await answer.text();
   const made = new DOMParser().parseFromString(text, 'text/html').body, root = made.firstElementChild;
   root.dataset.given = number;
+  const first = made.querySelector('[data-row]'), list = first && first.parentElement;
+  const last = list && [...list.children].filter(one => one.dataset.row).pop();
+  if (rows === 'above') {                   // something came: the newest stands first
+    const more = first.cloneNode(true);
+    more.dataset.row = 'new-' + number;
+    [more, ...more.querySelectorAll('[id]')].forEach(one => one.removeAttribute('id'));
+    first.before(more);
+  }
+  if (rows === 'moved') first.before(last);
   made.querySelectorAll('time').forEach(one => { one.append(' ' + number); });
   window.worker.tell('region', { region, etag: '"given-' + number + '"', type: 'text/html', body: made.innerHTML });
   return 200;
@@ -132,9 +155,10 @@ class Reader:
         self.page.evaluate("() => worker.tell('hello', { build: '', fresh: false, regions: worker.shown })")
         return list(self.page.evaluate(TOUCH))
 
-    def give(self, region: str) -> None:
+    def give(self, region: str, rows: str = "") -> None:
+        """`rows`: "above" = with one row more, before the others; "moved" = the last one stands first now."""
         self.number += 1
-        status = self.page.evaluate(GIVE, [region, self.number])
+        status = self.page.evaluate(GIVE, [region, self.number, rows])
         assert status == 200, (region, status)
         self.page.wait_for_function(GIVEN, arg=[region, self.number], timeout=10_000)
 

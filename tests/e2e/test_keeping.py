@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from tests.e2e.house import House, chromium, open_house
-from tests.e2e.keeping import SELECT, WORKER, Reader
+from tests.e2e.keeping import IN_LAST_ROW, SELECT, WORKER, Reader
 
 pytestmark = [pytest.mark.slow, pytest.mark.browser, pytest.mark.timeout(900)]
 TABS = ("gates", "ledger", "regions", "decisions", "notices", "effects")
@@ -99,4 +99,26 @@ def test_the_focus_and_what_is_marked_stay_in_every_region(context: BrowserConte
                     lost.append(f"{name}, {region}: marked {chosen!r}, now {now!r}")
     assert lost == []
     assert marked > 20 and focused > 60
+    page.close()
+
+
+def test_the_focus_stays_on_its_row_when_rows_come_and_move(context: BrowserContext, house: House) -> None:
+    """Who is about to press Enter opens, or acts on, what they chose, and not what has taken its place."""
+    page, lost, looked = context.new_page(), list[str](), set[str]()
+    for name in live_pages(page, house):
+        reader = Reader(page)
+        for region in regions_of(reader):
+            for rows in ("above", "moved"):
+                chosen = page.evaluate(IN_LAST_ROW, region)
+                if not chosen:
+                    continue
+                looked.add(name.split()[0])
+                reader.give(region, rows)
+                now = page.evaluate(
+                    "() => document.activeElement.getAttribute('href') || document.activeElement.textContent"
+                )
+                if now != chosen:
+                    lost.append(f"{name}, {region}, {rows}: {chosen!r} -> {now[:60]!r}")
+    assert lost == []
+    assert {"relays", "relay", "needs_you", "decisions", "fleet_cost"} <= looked
     page.close()
