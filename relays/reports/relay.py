@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from django.utils.translation import gettext_noop
@@ -38,10 +39,12 @@ from relays.models import (
 )
 from relays.reports import approvals, userfacts
 from relays.reports import decisions as decided
-from relays.reports.gate import branch_tip
+from relays.reports.gate import branch_tip, store
 from relays.reports.gate_words import cause_of, headline, said_beside
 from relays.reports.legs import totals
 from relays.reports.rules import AXES, rules_of
+from relays.stores.base import StoreUnavailable
+from relays.stores.place import discover
 
 SHOWN = 50
 TABS = ("batons", "boundaries", "evidence", "ledger", "decisions")
@@ -83,7 +86,8 @@ class Loud:
 class Finished:
     """A relay that is done: what it made and how it gets into the main line.
 
-    `merge` "": it worked in the repository's own tree, so its branch is the one that people work on. `tip` "":
+    `merge` "": it worked in the repository's own tree, so its branch is the one that people work on; `merged`: the
+    branch checked out there that has the tip already, "" where none is known to. `tip` "":
     `problem` says why it is not known. `push_to` "": its policy allows no push; `push`: the newest one that was asked
     for, `pushed` whether it brought this tip there. `pull_request`: the page that opens one, else `request` is a
     command that writes its text; both "" where the policy offers none or nothing was pushed.
@@ -92,6 +96,7 @@ class Finished:
     branch: str
     commits: int
     merge: str
+    merged: str
     tip: str
     problem: str
     push_to: str
@@ -166,6 +171,7 @@ def _finished(relay: Relay) -> Finished:
         branch=relay.branch,
         commits=made,
         merge="" if rules.workspace == "in_place" else shlex.join(merge),
+        merged=_merged(relay, tip),
         tip=tip,
         problem=problem,
         push_to=rules.push_to,
@@ -173,6 +179,16 @@ def _finished(relay: Relay) -> Finished:
         pull_request=page,
         request=command if offered and not page else "",
     )
+
+
+def _merged(relay: Relay, tip: str) -> str:
+    try:
+        here = discover(Path(relay.repo))
+        if not tip or not here.head_sha or not here.head_branch or here.head_branch == relay.branch:
+            return ""
+        return here.head_branch if tip in store(relay).merge_bases(tip, here.head_sha) else ""
+    except StoreUnavailable:
+        return ""  # that a store does not answer says nothing of a merge
 
 
 # ---- numbers ------------------------------------------------------------------------------------------------------

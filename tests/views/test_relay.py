@@ -14,6 +14,7 @@ from django.utils.html import escape
 from relays.models import Decision, Leg, Relay, RelayStatus
 from relays.reports import status
 from relays.views.csvfile import cell
+from tests import builders
 from tests.report_builders import Story
 from tests.web_builders import bump, make_leg, make_relay
 
@@ -113,6 +114,19 @@ def test_a_done_relay_says_how_to_merge_and_shows_its_diff(story: Story, client_
     assert "+++ b/work/2.md" in text
     assert "act-park" in text
     assert 'form="act-park"' not in text  # nothing to do on a relay that is done
+
+
+def test_a_done_relay_that_was_merged_says_so(story: Story, client_of: Clients) -> None:
+    Relay.objects.filter(pk=story.relay.pk).update(status=RelayStatus.DONE, ended_at=story.clock)
+    client, url = client_of("operator"), story.relay
+    builders.git(story.repo, "checkout", "-q", "-b", "main-line", story.relay.start_sha)
+    builders.commit(story.repo, {"other.txt": "x\n"}, "Meanwhile")
+    assert f"merge --no-ff {story.relay.branch}" in page(client, url)
+    builders.git(story.repo, "merge", "-q", "--no-ff", "-m", "Take it", story.relay.branch)
+    text = page(client, url)
+    assert "into main-line, which is checked out" in text and "merge --no-ff" not in text
+    story.repo.rename(story.repo.with_name("gone"))
+    assert "The branch is not known:" in page(client, url)
 
 
 def test_a_relay_that_worked_in_place_has_nothing_to_merge(story: Story, client_of: Clients) -> None:
