@@ -30,14 +30,19 @@ def style() -> str:
     return getattr(_local, "style", "")
 
 
-def _written(value: int | float | Decimal, digits: int | None) -> str:
+def signs() -> tuple[str, str]:
+    """The decimal sign and the sign between groups, as they stand for the reader: `(",", ".")` in German."""
     chosen = style()
     tongue = chosen or get_language() or "en"
-    signs = _SIGNS.get(chosen) or (
+    return _SIGNS.get(chosen) or (
         get_format("DECIMAL_SEPARATOR", tongue, use_l10n=True),
         get_format("THOUSAND_SEPARATOR", tongue, use_l10n=True),
     )
-    text = written(value, signs[0], digits, 3, signs[1], force_grouping=True, use_l10n=True)
+
+
+def _written(value: int | float | Decimal, digits: int | None) -> str:
+    chosen = signs()
+    text = written(value, chosen[0], digits, 3, chosen[1], force_grouping=True, use_l10n=True)
     return str(text).replace("-", MINUS)
 
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from relays.reports import layout
+from relays.reports import figures, layout
 from relays.reports.needs_you import waiting_count
 from relays.reports.roles import OPERATE, READ, may, rights_of, role_words
 from relays.views import viewer
@@ -52,7 +52,13 @@ def _nav(here: str, user: User | AnonymousUser) -> tuple[NavItem, ...]:
 def shell(request: HttpRequest) -> dict[str, object]:
     """Context of `base.html`. Counts are callables: a part or an error page that does not show them asks nothing."""
     zone = viewer.zone_of(request)
-    base = {"zone": zone, "fleet_zone": settings.TIME_ZONE, "theme": viewer.theme_of(request), "build": build()}
+    base = {
+        "zone": zone,
+        "fleet_zone": settings.TIME_ZONE,
+        "theme": viewer.theme_of(request),
+        "signs": "".join(figures.signs()),
+        "build": build(),
+    }
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:
         return {**base, "waiting_count": 0, "nav": (), "role_words": ""}

@@ -33,6 +33,7 @@
       if (small.nticks) layout.xaxis.nticks = small.nticks;
       if (small.noY) layout.yaxis.showticklabels = false;   // its labels stand inside as annotations
     }
+    layout.separators = body.dataset.signs || '.,';   // numbers that the graph writes are the reader's too
     delete layout.meta;
     element.narrow = narrow;
     if (element.prepare) element.prepare(figure);

@@ -96,13 +96,15 @@
   document.addEventListener('htmx:afterSettle', changed);
 
   /* ---- what changed is said to those who do not see it, in the page's own words ---- */
-  var announce = document.getElementById('announce'), heard = {};
+  var announce = document.getElementById('announce'), heard = {}, news = [], saying = 0;
   function tell() {
     document.querySelectorAll('[data-announce]').forEach(function (one) {
       var name = one.dataset.announce, words = one.textContent.replace(/\s+/g, ' ').trim();
-      if (heard[name] !== undefined && heard[name] !== words && announce) announce.textContent = words;
+      if (heard[name] !== undefined && heard[name] !== words) news.push(words);
       heard[name] = words;
     });
+    if (!news.length || saying) return;     // what changes together is said together: the next would cut off the last
+    saying = setTimeout(function () { saying = 0; if (announce) announce.textContent = news.splice(0).join('. '); }, 500);
   }
   document.addEventListener('htmx:afterSettle', tell);
   tell();
@@ -131,7 +133,7 @@
     if (!waiting) return;
     var n = waiting.dataset.waiting || '0';
     document.querySelectorAll('[data-count]').forEach(function (badge) {
-      badge.textContent = n; badge.hidden = n === '0'; badge.setAttribute('aria-label', waiting.dataset.words);
+      badge.textContent = n; badge.hidden = n === '0'; badge.setAttribute('aria-label', waiting.textContent.trim());
     });
     document.title = (n === '0' ? '' : '(' + n + ') ') + document.title.replace(/^\(\d+\) /, '');
   });

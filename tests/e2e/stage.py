@@ -90,6 +90,8 @@ def main(port: int) -> None:
             _begin(relay, live.LEGS)
         if "called" in what:
             _call(relay, live.LEGS, what["called"])
+        if "gate" in what:
+            _gate(relay)
         if "log" in what:
             with log.open("a") as file:
                 for _ in range(what["log"]):
@@ -154,6 +156,16 @@ def _call(relay: str, number: int, tokens: int) -> None:
         cache_read=tokens - 12, at=timezone.now(),
     )  # fmt: skip
     raise_number([f"relay:{relay}"])
+
+
+def _gate(relay: str) -> None:
+    """A gate opens that waits for a person; the relay runs on."""
+    from relays.models import Relay
+    from relays.models.live import raise_number
+    from tests.web_builders import make_gate
+
+    make_gate(Relay.objects.get(pk=relay))
+    raise_number([f"relay:{relay}", "inbox"])
 
 
 def _say(what: dict[str, Any]) -> None:

@@ -64,6 +64,7 @@ def test_numbers_are_written_as_the_person_chose(client_of: ClientOf) -> None:
     client = client_of("operator")
     client.post("/layout/", {"density": "roomy", "first_tab": "batons", "numbers": "de", "theme": "dark"})
     assert client.cookies["rs-numbers"].value == "de" and 'data-bs-theme="dark"' in page(client)
+    assert 'data-signs=",."' in page(client), "graphs write as the page does"
     try:
         for style, text, amount in (("de", "178.612", "$1.234,50"), ("fr", "178\u202f612", "$1\u202f234,50")):
             figures.use(style)
