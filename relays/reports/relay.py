@@ -12,6 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from django.db.models import Count, Q
 from django.utils.translation import gettext_noop
 
 from relays.core import budget, readout
@@ -86,6 +87,7 @@ class Loud:
 class Finished:
     """A relay that is done: what it made and how it gets into the main line.
 
+    `commits`: that its legs made, `idle` of them no verified progress (outside the region, empty, merges, seen before).
     `merge` "": it worked in the repository's own tree, so its branch is the one that people work on; `merged`: the
     branch checked out there that has the tip already, "" where none is known to. `tip` "":
     `problem` says why it is not known. `push_to` "": its policy allows no push; `push`: the newest one that was asked
@@ -95,6 +97,7 @@ class Finished:
 
     branch: str
     commits: int
+    idle: int
     merge: str
     merged: str
     tip: str
@@ -159,7 +162,9 @@ def _loud(relay: Relay, gate: GateEpisode, others: int) -> Loud:
 
 
 def _finished(relay: Relay) -> Finished:
-    made = Counted.objects.filter(relay=relay, kind=Counted.Kind.COMMIT, counts=True).count()
+    made = Counted.objects.filter(relay=relay, kind=Counted.Kind.COMMIT, shared=False).aggregate(
+        all=Count("pk"), counts=Count("pk", filter=Q(counts=True))
+    )
     tip, problem = branch_tip(relay)
     rules = rules_of(relay)
     push = Push.objects.filter(relay=relay).select_related("decision__actor").first()
@@ -169,7 +174,8 @@ def _finished(relay: Relay) -> Finished:
     command = shlex.join(["git", "-C", relay.repo, "request-pull", relay.start_sha, rules.push_to, relay.branch])
     return Finished(
         branch=relay.branch,
-        commits=made,
+        commits=made["all"],
+        idle=made["all"] - made["counts"],
         merge="" if rules.workspace == "in_place" else shlex.join(merge),
         merged=_merged(relay, tip),
         tip=tip,

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils.html import escape
 
-from relays.models import Decision, Leg, Relay, RelayStatus
+from relays.models import Counted, Decision, Leg, Relay, RelayStatus
 from relays.reports import status
 from relays.views.csvfile import cell
 from tests import builders
@@ -114,6 +114,18 @@ def test_a_done_relay_says_how_to_merge_and_shows_its_diff(story: Story, client_
     assert "+++ b/work/2.md" in text
     assert "act-park" in text
     assert 'form="act-park"' not in text  # nothing to do on a relay that is done
+
+
+def test_what_is_merged_and_is_no_verified_progress_is_said_first(story: Story, client_of: Clients) -> None:
+    Relay.objects.filter(pk=story.relay.pk).update(status=RelayStatus.DONE, ended_at=story.clock)
+    client = client_of("operator")
+    assert "no verified progress" not in page(client, story.relay)
+    for n in range(2):
+        Counted.objects.create(relay=story.relay, leg=story.legs[0], kind="commit", value=f"{n:040x}", counts=False)
+    again = {"relay": story.relay, "leg": story.legs[1], "kind": "commit", "value": f"{1:040x}"}
+    Counted.objects.create(**again, shared=True)
+    text = page(client, story.relay)
+    assert "Done: 4 commits on" in text and "2 of them are no verified progress" in text
 
 
 def test_a_done_relay_that_was_merged_says_so(story: Story, client_of: Clients) -> None:
