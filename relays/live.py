@@ -32,6 +32,7 @@ from relays.reports.roles import READ, may, rights_of
 log = logging.getLogger(__name__)
 
 POLL = 0.25  # seconds between two looks at the change number
+PAUSE = 2.0  # seconds until a database that did not answer is asked again
 KEEP_ALIVE = 15.0  # seconds between two signs of life, and between two looks at the viewer's sign-in
 RETRY = 2000  # milliseconds a browser waits before it connects again
 CAP = 8  # streams of one user
@@ -83,7 +84,7 @@ class Listener:
 
     `regions`: addresses of what its pages show; `due`: those that they are given whatever changed; `shown`: the ETag of
     what it was given last; `news`: what it is to be given. `since`: the change number up to which another stream told
-    all of it, until what was missed is told; `number`: up to which this one did.
+    all of it, until what was missed is told; `number`: up to which this one did. `lost`: the database does not answer.
     """
 
     user_id: int
@@ -95,6 +96,7 @@ class Listener:
     due: set[str] = field(default_factory=set)
     since: int | None = None
     number: int | None = None
+    lost: bool = False
     shown: dict[str, str] = field(default_factory=dict)
     news: dict[str, bytes] = field(default_factory=dict)
 
@@ -182,13 +184,21 @@ class Hub:
             try:
                 number, topics = await self.ask(_guarded, self.read, number)
             except DatabaseError as error:
-                log.warning("live: the change number could not be read (%s); trying again in 2 s", error)
-                await asyncio.sleep(2)
+                log.warning("live: the change number could not be read (%s); trying again in %g s", error, PAUSE)
+                self._say_lost(True)  # no page says that it is live while its numbers stand still
+                await asyncio.sleep(PAUSE)
                 continue
+            self._say_lost(False)
             took = await self._pass(number, topics)
             self.joined.clear()
             with contextlib.suppress(TimeoutError):  # a page that opens meanwhile is given its regions at once
                 await asyncio.wait_for(self.joined.wait(), max(self.poll, MOST_BUSY * took))
+
+    def _say_lost(self, lost: bool) -> None:
+        for listener in self.listeners:
+            if listener.lost is not lost:
+                listener.lost = lost
+                listener.woken.set()
 
     async def _pass(self, number: int, topics: frozenset[str]) -> float:
         """Tell everybody what changed up to `number`, the regions first; the processor seconds that it took."""
@@ -236,9 +246,12 @@ class Hub:
             look = listeners[0].look
             if look is None:
                 continue
-            made, seconds = await self.ask(_rendered, look.render, region)
+            made, again, seconds = await self.ask(_rendered, look.render, region)
             took += seconds
             if made is None:
+                if again:
+                    for listener in listeners:
+                        listener.due.add(region)
                 continue
             if len(self.depends) >= KNOWN:
                 self.depends.clear()
@@ -258,22 +271,24 @@ def _give(ready: list[tuple[Listener, str, Made]]) -> None:
     ready.clear()
 
 
-def _rendered(render: Callable[[str], Made | None], region: str) -> tuple[Made | None, float]:
-    """The region and the processor seconds that it took. One that fails leaves the others as they are."""
-    begun = time.thread_time()
+def _rendered(render: Callable[[str], Made | None], region: str) -> tuple[Made | None, bool, float]:
+    """The region, whether it is to be tried again soon, and the processor seconds that it took. One that fails leaves
+    the others as they are."""
+    begun, again = time.thread_time(), False
     try:
-        return render(region), time.thread_time() - begun
+        return render(region), again, time.thread_time() - begun
     except DatabaseError as error:
         log.warning("live: %s could not be rendered: %s", region, error)
         connection.close()
+        again = True
     except Exception:
         log.exception("live: %s could not be rendered", region)
-    return None, time.thread_time() - begun
+    return None, again, time.thread_time() - begun
 
 
-def _guarded(read: Read, number: int | None) -> tuple[int, frozenset[str]]:
+def _guarded(function: Callable[..., Any], asked: Any) -> Any:
     try:
-        return read(number)
+        return function(asked)
     except DatabaseError:
         connection.close()  # a broken connection must not be asked again
         raise
@@ -340,12 +355,16 @@ async def stream(
     try:
         yield f"retry: {RETRY}\n\n".encode() + line("hello", build=build, regions=listener.regions)
         loop = asyncio.get_running_loop()
-        check_at = loop.time() + keep_alive
+        check_at, lost = loop.time() + keep_alive, False
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(listener.woken.wait(), max(check_at - loop.time(), 0.01))
             if loop.time() >= check_at:  # also for one that reads so slowly that there is always news
-                why = await at.ask(why_not, viewer)
+                try:
+                    why = await at.ask(_guarded, why_not, viewer)
+                except DatabaseError:
+                    check_at = loop.time() + PAUSE
+                    continue
                 if why:
                     yield line("bye", why=why)
                     return
@@ -354,7 +373,12 @@ async def stream(
                 yield b": keep-alive\n" + line("alive", number=listener.number)
             if not listener.woken.is_set():
                 continue
+            if listener.lost is not lost:
+                lost = listener.lost
+                yield line("down") if lost else line("alive", number=listener.number)
             topics = listener.take()
+            if not topics and not listener.news:
+                continue
             # the regions first: who hears of a change asks only for what it was not given
             yield listener.take_regions() + line("change", topics=topics, number=listener.number)
     finally:

@@ -8,7 +8,7 @@
   var SILENT = 40000, GONE = 45000;         // the server says something each 15 s, a window each 10 s
   var MOST_TOPICS = 60, MOST_REGIONS = 96, LONG = 7000;   // what the server and a proxy take in one address
   var windows = new Map();                  // port -> what it shows, when it was heard
-  var source = null, up = false, at = '', since = null, given = new Set(), due = new Set(), heard = 0, soon = 0, again = 0;
+  var source = null, up = false, at = '', since = null, given = new Set(), due = new Set(), heard = 0, soon = 0, again = 0, tries = 0;
 
   function tell(port, event, data) { try { port.postMessage({ event: event, data: data }); } catch (_) { windows.delete(port); } }
   function all(event, data) { windows.forEach(function (_, port) { tell(port, event, data); }); }
@@ -37,9 +37,9 @@
     });
     heard = Date.now();
     var mine = source = new EventSource(address), first = since === null;
-    function on(name, act) { mine.addEventListener(name, function (event) { if (mine !== source) return; heard = Date.now(); act(JSON.parse(event.data)); }); }
+    function on(name, act) { mine.addEventListener(name, function (event) { if (mine !== source) return; heard = Date.now(); up = name !== 'down'; act(JSON.parse(event.data)); }); }
     on('hello', function (data) {
-      up = true;
+      tries = 0;
       given.forEach(function (one) { if (data.regions.indexOf(one) < 0) given.delete(one); });
       windows.forEach(function (one, port) {
         tell(port, 'hello', { build: data.build, fresh: first || one.fresh, regions: data.regions.filter(function (region) { return one.regions.indexOf(region) >= 0; }) });
@@ -59,13 +59,15 @@
       });
     });
     on('alive', function (data) { if (typeof data.number === 'number') since = data.number; all('alive', {}); });
+    on('down', function () { all('down', {}); });   // its numbers stand still
     on('bye', function (data) { close(); all('bye', data); windows.clear(); listen(); });
     mine.onerror = function () {
       if (mine !== source) return;
-      var refused = mine.readyState === EventSource.CLOSED;   // for good: the windows poll, and a slow new try
+      var refused = mine.readyState === EventSource.CLOSED;   // for good, or by a site that is just coming back
+      tries = refused ? tries + 1 : 0;
       all('down', {});
       close();                              // the next one goes on from the number that is known now
-      again = setTimeout(listen, (refused ? 15000 : 1500) + Math.random() * (refused ? 5000 : 1000));
+      again = setTimeout(listen, Math.min(15000, 1500 * Math.pow(2, tries)) * (1 + Math.random() / 3));
     };
   }
   function reconsider(wait) {

@@ -133,6 +133,21 @@ def test_a_lost_site_is_said_in_every_window_and_all_catch_up(context: BrowserCo
         expect(page.locator("#newer")).to_be_hidden()  # the same version is back
 
 
+def test_a_database_that_does_not_answer_is_said_and_its_return_too(context: BrowserContext, stage: Stage) -> None:
+    page = opened(context, stage)
+    page.wait_for_function("() => window.rsPushed(document.getElementById('r-kpis').getAttribute('hx-get'))")
+    stage.say(database="away")
+    try:
+        expect(page.locator(".live")).to_have_attribute("data-state", "lost", timeout=SOON)
+        expect(page.locator("[data-live-word]")).to_contain_text("last data at")
+        page.wait_for_timeout(4_000)
+        expect(page.locator(".live")).to_have_attribute("data-state", "lost")
+    finally:
+        stage.say(database="back")
+    expect(page.locator(".live")).to_have_attribute("data-state", "live", timeout=SOON)
+    page.wait_for_function(FIGURES, arg=turn(stage), timeout=SOON)
+
+
 @pytest.mark.parametrize(
     "without",
     [

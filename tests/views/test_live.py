@@ -46,8 +46,10 @@ class Numbers:
 
 
 async def heard(listener: live.Listener) -> list[str]:
-    await asyncio.wait_for(listener.woken.wait(), 3)
-    return listener.take()
+    while True:
+        await asyncio.wait_for(listener.woken.wait(), 3)
+        if news := listener.take():
+            return news
 
 
 def test_a_listener_hears_its_topics_and_no_others() -> None:
@@ -113,6 +115,32 @@ def test_a_database_that_fails_once_is_asked_again(monkeypatch: pytest.MonkeyPat
         assert await heard(listener) == ["inbox"]
 
     monkeypatch.setattr(live.connection, "close", lambda: None)
+    asyncio.run(run())
+
+
+def test_no_page_says_live_while_the_database_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "PAUSE", 10 * FEW)
+    monkeypatch.setattr(live.connection, "close", lambda: None)
+    numbers, fails = Numbers(), [True]
+
+    def render(region: str) -> live.Made:
+        if fails[0]:
+            fails[0] = False
+            raise OperationalError("gone")
+        return live.Made("1", b"event: region\ndata: {}\n\n", frozenset({"inbox"}))
+
+    async def run() -> None:
+        hub = Hub(numbers.read, FEW)
+        listener = hub.join(1, frozenset({"inbox"}), ("/a",), live.Look((), render))
+        content = stream(listener, hub, Viewer(1, "", "", frozenset(), ""), 60)
+        assert "event: hello" in (await lines(content, 1))[0]
+        assert "event: region" in (await lines(content, 1))[0], "a region that could not be read is tried again"
+        numbers.broken = True
+        numbers.change("inbox")
+        (down, alive, change) = await lines(content, 3)
+        assert down.startswith("event: down") and alive.startswith("event: alive")
+        assert "event: change" in change and '"inbox"' in change, "what was missed is told"
+
     asyncio.run(run())
 
 
