@@ -161,13 +161,16 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "formatter": "line"},
+        "nowhere": {"class": "logging.NullHandler"},
+    },
     "root": {"handlers": ["stderr"], "level": LOG_LEVEL},
     # addresses of notices hold secrets: what these say of one is kept with the delivery, redacted, and never logged
     "loggers": {
-        "apprise": {"level": "WARNING", "propagate": False},
-        "urllib3": {"level": "ERROR", "propagate": False},
-        "requests_oauthlib": {"level": "ERROR", "propagate": False},
-        "oauthlib": {"level": "ERROR", "propagate": False},
+        "apprise": {"level": "INFO", "propagate": False, "handlers": ["nowhere"]},
+        "urllib3": {"level": "ERROR", "propagate": False, "handlers": ["nowhere"]},
+        "requests_oauthlib": {"level": "ERROR", "propagate": False, "handlers": ["nowhere"]},
+        "oauthlib": {"level": "ERROR", "propagate": False, "handlers": ["nowhere"]},
     },
 }

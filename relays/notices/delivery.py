@@ -236,7 +236,7 @@ def _wanted(delivery: Delivery) -> bool:
 
 
 def finish(deliveries: Sequence[Delivery], answer: sending.Answer) -> None:
-    """Keep what came of an attempt, unless another worker has taken it over meanwhile."""
+    """Keep what came of an attempt, unless another worker has taken it over meanwhile. All are of one channel."""
     now = timezone.now()
     with transaction.atomic():
         for delivery in deliveries:
@@ -248,17 +248,20 @@ def finish(deliveries: Sequence[Delivery], answer: sending.Answer) -> None:
             else:
                 again = now + DELAYS[delivery.attempts - 1]
                 values = {"state": Delivery.State.WAITING, "not_before": again, "claimed_at": None}
-                if answer.waited > SLOW:
-                    later = min(again, now + PUT_OFF)
-                    others = Delivery.objects.filter(channel=delivery.channel_id, state=Delivery.State.WAITING)
-                    others.filter(not_before__lt=later).update(not_before=later)
-                    # whose turn never came for a day: no news any more
-                    old = others.filter(attempts=0, notice__at__lt=now - STALE)
-                    old.update(
-                        state=Delivery.State.DEAD, done_at=now, answer=recorded("its receiver was silent for a day")
-                    )
             mine.update(answer=answer.text[:500], **values)
+        if not answer.sent and answer.waited > SLOW:
+            _put_off(deliveries[0], now)
         bump(TOPIC)
+
+
+def _put_off(failed: Delivery, now: datetime) -> None:
+    """The others of a receiver that kept a worker waiting come later, and at last not at all."""
+    later = now + min(DELAYS[min(failed.attempts, len(DELAYS)) - 1], PUT_OFF)
+    others = Delivery.objects.filter(channel=failed.channel_id, state=Delivery.State.WAITING)
+    others.filter(not_before__lt=later).update(not_before=later)
+    # whose turn never came for a day: no news any more
+    old = others.filter(attempts=0, notice__at__lt=now - STALE)
+    old.update(state=Delivery.State.DEAD, done_at=now, answer=recorded("its receiver was silent for a day"))
 
 
 def test(channel: Channel, reader: str) -> sending.Answer:

@@ -84,8 +84,11 @@ def _bounded(
         found = notify.parse(url)
     except notify.AddressError as error:
         return Answer(False, str(error), final=True)
-    # what is said is read here: a thread has no connection to the database
-    act = webhook(url) if webhook and found.kind == "webhook" else partial(_apprise, url, tell())
+    try:
+        # what is said is read here: a thread has no connection to the database
+        act = webhook(url) if webhook and found.kind == "webhook" else partial(_apprise, url, tell())
+    except Exception as error:  # noqa: BLE001 - one that cannot be told keeps no other from its turn
+        return _broken(error)
     answers: list[Answer] = []
     begun = time.monotonic()
 
@@ -120,11 +123,27 @@ def _guarded(act: Callable[[], Answer], url: str) -> Answer:
     except (OSError, http.client.HTTPException, ValueError, AttributeError) as error:
         return Answer(False, _line(f"{type(error).__name__}: {error}", url))
     except Exception as error:  # noqa: BLE001 - whatever a service's client does; its words may hold the address
-        where = "".join(traceback.format_tb(error.__traceback__))
-        log.error("a notice could not be sent: %s, at\n%s", type(error).__name__, where)
-        text = recorded("%(error)s: it could not be sent; see the worker's log", error=type(error).__name__)
-        return Answer(False, text)
+        return _broken(error)
     return replace(answer, text=_line(answer.text, url))
+
+
+def _broken(error: Exception) -> Answer:
+    """Logged without its words, which may hold an address."""
+    where = "".join(traceback.format_tb(error.__traceback__))
+    log.error("a notice could not be sent: %s, at\n%s", type(error).__name__, where)
+    return Answer(False, recorded("%(error)s: it could not be sent; see the worker's log", error=type(error).__name__))
+
+
+class _Said(logging.Handler):
+    """What a service's client says in this thread; another's may be at it beside."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.thread, self.lines = threading.get_ident(), list[str]()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.thread == self.thread:
+            self.lines.append(record.getMessage())
 
 
 def _webhook(url: str, channel: Channel, notice: Notice, number: int) -> Callable[[], Answer]:
@@ -194,9 +213,13 @@ def _apprise(url: str, message: words.Words) -> Answer:
     form = one.resolve_format(apprise.NotifyFormat.TEXT)
     escaped: Callable[[str], str] = partial(convert_between, apprise.NotifyFormat.TEXT, form)
     body, title = escaped(message.plain), escaped(message.title) if one.title_maxlen <= 0 else message.title
-    with apprise.LogCapture(level=apprise.logging.INFO, fmt="%(message)s") as log_:  # type: ignore[no-untyped-call]
+    heard, client = _Said(), logging.getLogger("apprise")
+    client.addHandler(heard)
+    try:
         sent = one.notify(body=body, title=title, notify_type=kind, body_format=form)
-        said = " ".join(log_.getvalue().split())
+    finally:
+        client.removeHandler(heard)
+    said = " ".join(" ".join(heard.lines).split())
     if sent:
         return Answer(True, said or recorded("sent"))
     return Answer(False, said or recorded("the service refused it and did not say why"))

@@ -10,18 +10,20 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from relays.actions import carried, park, resume
-from relays.actions.base import Actor, Held, NotLegalNow, Refused
+from relays.actions import carried, maintenance, notifications, park, resume
+from relays.actions.base import Actor, ChangedSinceSeen, Held, NotLegalNow, Refused
 from relays.actions.decide import approve, refuse
 from relays.actions.start import StartRequest, start
 from relays.driver import gates
 from relays.models import (
     OPEN_STATES,
+    Channel,
     Decision,
     GateEpisode,
     GateState,
     Leg,
     LegState,
+    Maintenance,
     RegionLease,
     Relay,
     RelayStatus,
@@ -29,7 +31,7 @@ from relays.models import (
 from tests import builders
 from tests.actions.acts import People, check_chain, seen
 from tests.report_builders import Story
-from tests.web_builders import make_relay
+from tests.web_builders import make_relay, make_user
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.postgres]
 Act = Callable[[], Any]
@@ -275,3 +277,42 @@ def test_an_expiry_in_the_middle_of_a_decision_comes_before_it_or_after_it(
     gate.refresh_from_db()
     assert closed == 0 and decided.state == gate.state == ("requested" if act == "approve" else "refused")
     assert pending(gate.relay) == (act == "approve")
+
+
+def test_two_different_changes_at_once_are_never_taken_for_one_another(people: People, gate: GateEpisode) -> None:
+    """Two of two, each with a limit of their own, from the same look: the second is told that it changed."""
+    Relay.objects.update(policy={"approvals": 2})
+    looked = seen(gate)
+    found = at_once(
+        *[
+            lambda who=who, turns=turns: approve(
+                who, gate.pk, seen=looked, comment="x", sets=[f"envelope.turns={turns}"]
+            )
+            for who, turns in zip(reviewers(people), (400, 900), strict=True)
+        ]
+    )
+    (first,) = won(found)
+    assert (first.state, first.have) == ("waiting", 1)
+    assert [type(one) for one in found if isinstance(one, Refused)] == [ChangedSinceSeen]
+    assert Decision.objects.filter(act="limit").count() == 1 and not pending(gate.relay)
+
+
+@pytest.mark.parametrize("act", ["park_all", "resume_all", "add_channel"])
+def test_what_two_press_at_once_is_one_act(act: str, people: People) -> None:
+    relay = make_relay(owner=people.operator.user, status=RelayStatus.WAITING)
+    admins = [Actor(make_user("", "admin")) for _ in range(3)]
+    if act == "resume_all":
+        maintenance.step(maintenance.park_all(people.operator).pk)
+    if act == "add_channel":
+        url = "https://receiver.example/hook"
+        found = at_once(*[lambda who=who: notifications.add_channel(who, name="team", url=url) for who in admins])
+        assert len(won(found)) == 1 == Channel.objects.count()
+        return
+    found = at_once(*[lambda who=who: getattr(maintenance, act)(who) for who in admins])
+    (made,) = won(found)
+    # and two workers that are rung for it carry it out once
+    at_once(*[lambda: maintenance.step(made.pk)] * 3)
+    word = "park" if act == "park_all" else "resume"
+    assert Decision.objects.filter(relay=relay, act=word).count() == 1
+    assert Relay.objects.get().status == ("parked" if act == "park_all" else "ready")
+    assert Maintenance.objects.get(pk=made.pk).status == "done" and check_chain() > 0

@@ -20,7 +20,7 @@ from relays.actions import notifications as acting
 from relays.actions.base import Actor, Refused
 from relays.driver import gates
 from relays.models import Channel, Delivery, Notice, Relay, Subscription
-from relays.notices import delivery, sealed, sending
+from relays.notices import delivery, sealed, sending, words
 from relays.reports import health
 from tests.notices.receiver import Receiver
 from tests.web_builders import make_relay, make_user
@@ -270,3 +270,20 @@ def test_health_says_that_links_lead_nowhere_where_nobody_set_the_address(settin
     settings.PUBLIC_URL = "https://relays.example"
     (fine,) = health.notices()
     assert fine.state == "ok"
+
+
+def test_one_that_cannot_be_told_keeps_no_other_from_its_turn(
+    receiver: Receiver, private: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told(receiver.url)
+    broken, _ = opened(2)
+    payload = words.payload
+
+    def of(notice: Notice, number: int) -> dict[str, object]:
+        if notice.relay_id == broken.pk:
+            raise KeyError(SECRET)
+        return payload(notice, number)
+
+    monkeypatch.setattr(words, "payload", of)
+    assert delivery.work() == 1 and len(receiver.got) == 1
+    assert Delivery.objects.get(notice__relay=broken).answer == "KeyError: it could not be sent; see the worker's log"
