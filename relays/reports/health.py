@@ -181,8 +181,7 @@ def broker() -> Iterator[Finding]:
         except (BrokerError, OSError) as error:
             yield Finding("broker", "failed", f"{name}: {_first_line(error)}", _("start it, or correct BROKER_URL"))
         else:
-            waiting = _waiting(link)
-            yield _queue(name, waiting) if waiting is not None else Finding("broker", "ok", name)
+            yield _queue(name, _waiting(link))
 
 
 def _embedded_broker(path: Path) -> Finding:
@@ -202,7 +201,11 @@ def _embedded_broker(path: Path) -> Finding:
     return _queue(_("embedded"), waiting)
 
 
-def _queue(name: str, waiting: int) -> Finding:
+def _queue(name: str, waiting: int | None) -> Finding:
+    """None: nobody knows whether the workers keep up, and what is unknown is not well."""
+    if waiting is None:
+        detail = _("%(name)s answers; how many messages wait is unknown") % {"name": name}
+        return Finding("broker", "warning", detail, _("look at the broker's own queue; lost messages do no harm"))
     detail = ngettext("%(name)s, %(n)d message waits", "%(name)s, %(n)d messages wait", waiting) % {
         "name": name,
         "n": waiting,
@@ -213,11 +216,13 @@ def _queue(name: str, waiting: int) -> Finding:
 
 
 def _waiting(link: Any) -> int | None:
-    """How many messages a server holds for the workers; None where it does not say."""
+    """How many messages a server holds for the workers, 0 where it has no such queue; None where it does not say."""
     try:
         with link.channel() as channel:
             return int(channel.queue_declare(queue=settings.CELERY_TASK_DEFAULT_QUEUE, passive=True).message_count)
-    except Exception:  # noqa: BLE001 - what a transport cannot tell is no illness
+    except link.channel_errors as error:  # a queue without a message is none to Redis, one that nobody made to others
+        return 0 if str(getattr(error, "reply_code", "")) == "404" else None
+    except Exception:  # noqa: BLE001 - what a transport cannot tell is unknown, whatever it raises
         return None
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import Count, F, OuterRef, QuerySet, Subquery
+from django.db.models import Case, Count, F, OuterRef, QuerySet, Subquery, When
 from django.utils import timezone
 
 from relays.models import (
@@ -21,6 +21,7 @@ from relays.models import (
 
 TOPIC = "maintenance"
 ACTS = 20
+NAMED = 12  # relays that the page names of those that an act would touch
 ITEMS = 25  # of an act that the page of all names
 MOST = 1000  # of an act that its own page names
 OPEN = (Maintenance.Status.LOOKING, Maintenance.Status.LISTED, Maintenance.Status.RUNNING)
@@ -32,7 +33,8 @@ _PARKING = ("park", "park_now", "resume", "stop", "stop_now", "start")
 class Plan:
     """What would happen now. `running`: legs that drain to their next safe point; `resting`: parked at once.
 
-    `held`: parked by maintenance and resumable; `gated`: parked by it, and a gate waits since.
+    `held`: parked by maintenance and resumable; `gated`: parked by it, and a gate waits since. `parking` and `holding`
+    name the first NAMED of those to park, the running ones first, and of those to resume.
     """
 
     running: int
@@ -41,10 +43,21 @@ class Plan:
     living: int
     held: int
     gated: int
+    ended: int
+    parking: tuple[str, ...]
+    holding: tuple[str, ...]
 
     @property
     def to_park(self) -> int:
         return self.running + self.resting
+
+    @property
+    def parking_more(self) -> int:
+        return self.to_park - len(self.parking)
+
+    @property
+    def holding_more(self) -> int:
+        return self.held - len(self.holding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,19 +147,28 @@ def gated(relays: QuerySet[Relay]) -> QuerySet[Relay]:
 
 
 def plan() -> Plan:
-    """Five queries."""
-    states = Counter(dict(parkable().order_by().values_list("status").annotate(n=Count("pk"))))
-    running = states.pop(RelayStatus.RUNNING, 0)
+    """Six queries."""
+    every = _by_status(Relay.objects.all())
+    going = _by_status(parkable())
     mine = held()
-    with_gate = gated(mine).count()
+    stay = gated(mine)
+    with_gate = stay.count()
+    first = Case(When(status=RelayStatus.RUNNING, then=0), default=1)
     return Plan(
-        running=running,
-        resting=sum(states.values()),
-        parked=Relay.objects.filter(status=RelayStatus.PARKED).count(),
-        living=living().count(),
+        running=going[RelayStatus.RUNNING],
+        resting=going.total() - going[RelayStatus.RUNNING],
+        parked=every[RelayStatus.PARKED],
+        living=every.total() - sum(every[status] for status in FINAL_STATUSES),
         held=mine.count() - with_gate,
         gated=with_gate,
+        ended=sum(every[status] for status in FINAL_STATUSES),
+        parking=tuple(parkable().order_by(first, "pk").values_list("pk", flat=True)[:NAMED]),
+        holding=tuple(mine.exclude(pk__in=stay.values("pk")).order_by("pk").values_list("pk", flat=True)[:NAMED]),
     )
+
+
+def _by_status(relays: QuerySet[Relay]) -> Counter[str]:
+    return Counter(dict(relays.order_by().values_list("status").annotate(n=Count("pk"))))
 
 
 def page() -> Page:

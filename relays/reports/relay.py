@@ -43,6 +43,7 @@ from relays.reports import decisions as decided
 from relays.reports.gate import branch_tip, store
 from relays.reports.gate_words import cause_of, headline, said_beside
 from relays.reports.legs import totals
+from relays.reports.reviewers import Deciders, deciders
 from relays.reports.rules import AXES, rules_of
 from relays.stores.base import StoreUnavailable
 from relays.stores.place import discover
@@ -253,17 +254,22 @@ def kpis(relay: Relay) -> Kpis:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Pin, region and what people gave every leg, beside the verdicts. `lease` None = no region is held."""
+    """Pin, region, what people gave every leg and who decides on the gates, beside the verdicts. `lease` None = no
+
+    region is held.
+    """
 
     lease: RegionLease | None
     axes: tuple[budget.AxisLeft, ...]
     facts: tuple[UserFact, ...]
+    deciders: Deciders
 
 
 def side(relay: Relay) -> Side:
-    """Two queries."""
-    lease = RegionLease.objects.filter(relay=relay).first()
-    return Side(lease, budget.left(rules_of(relay).envelope, relay.spent), userfacts.standing(relay.pk))
+    """Five queries at most."""
+    lease, rules = RegionLease.objects.filter(relay=relay).first(), rules_of(relay)
+    left = budget.left(rules.envelope, relay.spent)
+    return Side(lease, left, userfacts.standing(relay.pk), deciders(relay, rules.four_eyes))
 
 
 Pair = tuple[str, str]

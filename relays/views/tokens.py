@@ -46,7 +46,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
             refused, status = str(refusal), 400
     now = timezone.now()
     context = {
-        "rows": report.listing(user, now),
+        "page": report.page(user, now, whole_number(request.GET.get("page", "")) or 1),
         "roles": [role for role in roles.TOKEN_ROLES if roles.may_give(user, role)],
         "may_all": roles.may(user, ADMINISTER),
         "typed": typed,
@@ -71,6 +71,7 @@ def revoke(request: HttpRequest, pk: int) -> HttpResponse:
         messages.error(request, str(refusal))
     else:
         messages.success(request, _("Revoked: no call with %(start)s… is answered any more.") % {"start": token.start})
-    response = HttpResponseRedirect(reverse("tokens"))
+    page = whole_number(request.POST.get("page", "")) or 1
+    response = HttpResponseRedirect(reverse("tokens") + (f"?page={page}" if page > 1 else ""))
     response.status_code = 303
     return response

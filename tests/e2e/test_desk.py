@@ -74,7 +74,7 @@ def test_a_site_is_drained_goes_on_and_tells_people(
     page.locator("#park-why").fill("a new disk")
     page.get_by_role("button", name="Park all").click()
     expect(page.locator("#acts")).to_contain_text("Park all", timeout=SOON)
-    expect(page.locator("#acts table").first).to_contain_text("done", timeout=LEG)
+    expect(page.locator("#earlier table")).to_contain_text("done", timeout=LEG)
     page.goto(f"{serve.url}/relays/{relay}/")
     expect(page.locator("#r-head .crumb .st")).to_have_text("parked", timeout=LEG)
     expect(page.get_by_role("link", name="Decide")).to_have_count(0)

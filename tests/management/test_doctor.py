@@ -8,6 +8,8 @@ import pytest
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.utils import timezone
+from kombu import Connection
+from kombu.transport import memory
 
 from relays.agents.process import Containment
 from relays.models import (
@@ -268,3 +270,16 @@ def test_notices_that_did_not_arrive_or_wait_too_long_are_a_warning() -> None:
 def test_a_full_queue_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor._queue("embedded", 1).detail == "embedded, 1 message waits"
     assert doctor._queue("embedded", doctor.QUEUE_WARNING + 1).state == "warning"
+
+
+def test_a_queue_whose_length_nobody_tells_is_unknown_and_never_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings, "CELERY_BROKER_URL", "memory://")
+    monkeypatch.setattr(doctor.app, "connection_for_write", lambda: Connection("memory://"))
+    assert (one(doctor.broker).state, one(doctor.broker).detail.endswith(" 0 messages wait")) == ("ok", True)
+
+    def silent(*_: object, **__: object) -> None:
+        raise OSError("no answer")
+
+    monkeypatch.setattr(memory.Channel, "queue_declare", silent)
+    said = one(doctor.broker)
+    assert said.state == "warning" and said.detail.endswith("how many messages wait is unknown") and said.fix

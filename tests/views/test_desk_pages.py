@@ -1,5 +1,6 @@
 """`/health/`, `/users/`, `/maintenance/`, `/notifications/`, `/budgets/`: who may look, what they show and do."""
 
+import re
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
@@ -117,10 +118,12 @@ def test_managers_set_budgets_and_others_look(client_of: ClientOf) -> None:
 def test_an_act_on_all_is_confirmed_and_says_how_many(client_of: ClientOf) -> None:
     operator = client_of("operator")
     assert "No relay goes on" in operator.get("/maintenance/").content.decode()
-    make_relay(status="waiting")
-    make_relay(status="parked")
+    going, parked = make_relay(status="waiting"), make_relay(status="parked")
     page = operator.get("/maintenance/").content.decode()
     assert "1 relay goes on" in page and "Yes, park 1 relay" in page
+    assert "<b>1</b> relay that waits or rests parks at once." in page and "<b>1</b> is parked already" in page
+    named = re.search(r'<p class="which">(.*?)</p>', page)
+    assert named and f">{going.pk}</a>" in named[1] and parked.pk not in named[1], "what would be parked is named"
     operator.post("/maintenance/", {"do": "park_all", "expected": "1"})
     assert not Maintenance.objects.exists(), "nothing is done that was not confirmed"
     operator.post("/maintenance/", {"do": "park_all", "expected": "1", "sure": "1"})
@@ -211,7 +214,7 @@ def test_a_months_cost_is_beside_its_budget(client_of: ClientOf) -> None:
 def test_what_can_be_done_to_all_is_a_live_region_without_anybodys_form(client_of: ClientOf) -> None:
     client = client_of("operator")
     page = client.get("/maintenance/").content.decode()
-    for part in ("title", "turns", "acts"):
+    for part in ("title", "turns", "acts", "earlier"):
         assert f"?part={part}" in page
         region = client.get(f"/maintenance/?part={part}")
         assert region.status_code == 200 and "csrfmiddlewaretoken" not in region.content.decode()

@@ -1,5 +1,6 @@
 """The gate's page for the people at it: who may decide, who did and when, and what happens when two decide at once."""
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -246,12 +247,14 @@ def test_a_group_decides_and_the_page_says_which(story: Story, gate: GateEpisode
     assert as_user(make_user()).post(url, {"group": "backend", "comment": "x"}).status_code == 403
     assert as_user(rae).post(url, {"group": "backend", "comment": "theirs"}).status_code == 303
     text = text_of(as_user(rae), gate)
+    side = as_user(rae).get(f"/relays/{gate.relay_id}/?part=side").content.decode()
+    assert re.search(r'<a href="/reviewers/">group backend</a>:\s*<span class="data">sam</span>', side), "its page too"
     assert "Only the group backend decides on this relay: sam." in text and 'value="approve"' not in text
     answer = post(as_user(rae), gate)
     assert answer.status_code == 403 and "only the reviewer group backend decides" in answer.content.decode()
     assert "looked at it" in answer.content.decode()
     assert as_user(rae).post(url, {"group": "", "comment": "back"}).status_code == 403
-    assert "group backend: sam" in text_of(as_user(sam), gate)
+    assert 'group backend</a>: <span class="data">sam</span>' in text_of(as_user(sam), gate)
     assert post(as_user(sam), gate).status_code == 303
 
 

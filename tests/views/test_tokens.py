@@ -3,11 +3,14 @@
 from collections.abc import Callable
 
 import pytest
+from django.contrib.auth.models import User
 from django.test import Client
+from django.utils import timezone
 
 from relays.actions import tokens
 from relays.actions.base import Actor
 from relays.models import ApiToken, Decision
+from relays.reports import tokens as report
 from relays.reports.roles import TOKEN_ROLES
 from tests.web_builders import make_user
 
@@ -123,3 +126,21 @@ def test_there_is_a_bound_to_how_many_stand(monkeypatch: pytest.MonkeyPatch) -> 
 def test_every_role_of_a_token_is_offered_to_an_admin(client_of: ClientOf) -> None:
     page = client_of("admin").get(ADDRESS).content.decode()
     assert all(f'<option value="{role}"' in page for role in TOKEN_ROLES)
+
+
+def test_the_list_is_paged_and_a_revoked_token_leads_back_to_its_page(client_of: ClientOf) -> None:
+    client, bob = client_of("admin"), make_user("bob", "operator")
+    ann = User.objects.get(pk=client.session["_auth_user_id"])
+    oldest = tokens.add(Actor(bob), name="the oldest", role="sender", days=9).token
+    for n in range(report.SHOWN):
+        tokens.add(Actor(ann), name=f"program {n}", role="sender", days=9)
+    first = client.get(ADDRESS).content.decode()
+    assert f'<span class="sub">{report.SHOWN + 1}</span>' in first and "page 1 of 2" in first
+    assert first.count("data-row=") == report.SHOWN and f'data-row="t-{oldest.pk}"' not in first
+    second = client.get(ADDRESS + "?page=2").content.decode()
+    assert second.count("data-row=") == 1 and f'data-row="t-{oldest.pk}"' in second
+    assert "page 2 of 2" in client.get(ADDRESS + "?page=99").content.decode(), "the nearest page"
+    assert client.get(ADDRESS + "?page=much").status_code == 200
+    answer = client.post(f"{ADDRESS}{oldest.pk}/revoke/", {"page": "2"})
+    assert answer["Location"] == f"{ADDRESS}?page=2"
+    assert len(report.listing(ann, timezone.now())) == report.SHOWN + 1, "the command line has them all"
