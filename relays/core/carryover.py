@@ -17,6 +17,7 @@ from typing import Final
 
 from relays.core.carryover_policies import CarryOver, Window
 from relays.core.carryover_prices import EXACT, Prices, tariffs_of
+from relays.core.sentences import RuleError, phrase
 from relays.core.usage import ZERO, Buckets, add
 
 #: the whole of a prefix, in what `Step.lost` counts
@@ -64,14 +65,18 @@ class Work:
 
     def __post_init__(self) -> None:
         if self.base < 0 or self.first < 0 or self.warm < 0 or self.window < 1:
-            raise ValueError("a work stream needs a base of at least 0 tokens and a window of at least 1")
+            raise RuleError(phrase("a work stream needs a base of at least 0 tokens and a window of at least 1"))
         if not 0 <= self.kept <= self.base:
-            raise ValueError(f"what stays cached of the base must be 0 to {self.base}: {self.kept}")
+            raise RuleError(
+                phrase("what stays cached of the base must be 0 to %(base)s: %(kept)s", base=self.base, kept=self.kept)
+            )
         for number, step in enumerate(self.steps, 1):
             if step.new < 0 or step.output < 0:
-                raise ValueError(f"call {number} has a negative number of tokens")
+                raise RuleError(phrase("call %(number)s has a negative number of tokens", number=number))
             if not 0 <= step.lost <= ALL:
-                raise ValueError(f"call {number} lost {step.lost} millionths of its prefix")
+                raise RuleError(
+                    phrase("call %(number)s lost %(lost)s millionths of its prefix", number=number, lost=step.lost)
+                )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Context, Decimal
 from typing import Final, NamedTuple, Protocol
 
+from relays.core.sentences import RuleError, phrase
+
 Level = Decimal | int
 
 #: the window never reaches it
@@ -285,12 +287,18 @@ class Unbounded:
 def _share(level: Level, what: str) -> None:
     if isinstance(level, Decimal):
         if not (level.is_finite() and 0 <= level <= 1):
-            raise ValueError(f"{what} must be a share from 0 to 1, or a whole number of tokens: {level}")
+            raise RuleError(
+                phrase(
+                    "%(what)s must be a share from 0 to 1, or a whole number of tokens: %(level)s",
+                    what=what,
+                    level=str(level),
+                )
+            )
     elif level < 0:
-        raise ValueError(f"{what} is negative: {level}")
+        raise RuleError(phrase("%(what)s is negative: %(level)s", what=what, level=level))
 
 
 def _counts(**values: int | None) -> None:
     for name, value in values.items():
         if value is not None and value < 0:
-            raise ValueError(f"{name} is negative: {value}")
+            raise RuleError(phrase("%(name)s is negative: %(value)s", name=name, value=value))

@@ -14,11 +14,13 @@ from urllib.parse import urlencode
 from django.utils.translation import gettext as _
 
 from relays.core.baselines import Value
+from relays.core.sentences import RuleError
 from relays.costs import against
 from relays.models import Comparison, Relay, Session, StoredWork
 from relays.reports import cost
 from relays.reports.compared import Compared
 from relays.reports.figures import whole
+from relays.reports.sentences import refused
 
 MOST_TOKENS: Final = 1_000_000_000
 _NUMBER: Final = re.compile(r"[0-9]{1,10}(\.[0-9]{1,9})?|\.[0-9]{1,9}", re.ASCII)
@@ -137,7 +139,8 @@ def page(of: Relay | Session, told: Asked) -> Page:
         ground = against.changed(against.read(work.base, work.window, work.steps, work.more), told.values)
         figures = against.figures_of(ground)
     except (ValueError, KeyError, TypeError) as wrong:
-        return Page(shown, told.query, fields, problem=_("nothing was played: %(wrong)s") % {"wrong": str(wrong)[:200]})
+        why = refused(wrong) if isinstance(wrong, RuleError) else _("what is stored of it does not read")
+        return Page(shown, told.query, fields, problem=_("nothing was played: %(wrong)s") % {"wrong": why})
     for name, value in figures.items():
         setattr(row, name, value)
     return Page(cost.page_of(of, row, tested), told.query, fields, _changed(shown.data, told), stored=shown.finding)

@@ -47,6 +47,7 @@ from relays.core import (
 )
 from relays.core.sentences import RuleError, Sentence
 from relays.core.vocabulary import TOKENS
+from relays.costs import against
 from relays.reports import layout
 from relays.reports.figures import STYLES
 from relays.reports.notifications import EVENTS
@@ -63,7 +64,7 @@ SAYING = {"msg", "said", "bad-text", "warn-text", "c-stale"}
 #: elements without an end
 ALONE = {"meta", "link", "input", "br", "hr", "img"}
 #: whose content is data as it was recorded
-RECORDED = {"mono", "sha", "tok", "data"}
+RECORDED = {"mono", "sha", "tok", "data", "json", "diff"}
 slow = pytest.mark.slow
 needs_gettext = pytest.mark.skipif(
     shutil.which("xgettext") is None, reason="left out: gettext was not found; install it"
@@ -100,7 +101,7 @@ class Said(HTMLParser):
         if not saying and (classes & SAYING or told.get("role") == "alert"):
             saying = True
             self.texts.append("")
-        self.inside.append((tag, saying, data or bool(classes & RECORDED) or tag in {"code", "svg"}))
+        self.inside.append((tag, saying, data or bool(classes & RECORDED) or tag in {"code", "svg", "pre"}))
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Parts of drawings: they hold no text."""
@@ -142,7 +143,7 @@ NAMES = [
     "memory", "time", "file_size", "program", "model", "config", "mode", "issues:none open", "closed",
     *("commit", "issue", "file", "no-file", "ledger", "cmd"), "overload", "network", "sign_in", "own", "user",
     *layout.DENSITIES, *layout.PANELS, *layout.THEMES, *layout.languages(), *STYLES, *TABS, *EVENTS, *Flags._fields,
-    "baton.x", "Africa/Abidjan", "Africa/Accra",
+    "baton.x", "since", "until", "Africa/Abidjan", "Africa/Accra",
 ]  # fmt: skip
 
 
@@ -177,6 +178,27 @@ def test_no_form_answers_wrong_input_in_english(catalog: Path, tmp_path: Path) -
     assert seen > 250
     assert missed == [], "\n".join(missed)
     assert left == [], "\n".join(left)
+
+
+@slow
+@needs_gettext
+@pytest.mark.django_db
+def test_no_address_with_wrong_parameters_is_answered_in_english(catalog: Path, tmp_path: Path) -> None:
+    house = furnish(tmp_path)
+    client = Client(headers={"accept-language": MADE_UP})
+    client.force_login(house.users["admin"])
+    asked = [("decisions", (), {"since": "soon"}), ("fleet_cost", (), {"since": "soon", "until": "later"})]
+    asked += [("relay_cost", (house.relay.pk,), {name: wrong}) for name in against.CHOICES
+              for wrong in ("soon", "1.5", "0", "0.0", "9" * 20)]  # fmt: skip
+    left, said = [], ""
+    for at, words, fields in asked:
+        page = Said()
+        page.feed(client.get(reverse(at, args=words), fields).content.decode())
+        known = [*NAMES, *typed(fields), *house.known]
+        left += [f"{at} {fields}: {rest}" for text in page.texts if (rest := english(text, known))]
+        said += " ".join(page.texts)
+    assert all(text in said for text in ("is no number", "is no whole number", "is more than all", "is no day"))
+    assert left == []
 
 
 @slow
