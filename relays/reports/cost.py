@@ -19,6 +19,7 @@ from relays.reports import stored_json
 from relays.reports.compared import CHEAPER, DEARER, Baseline, Compared, LegMoney, Parameter, Series
 from relays.reports.figures import places, whole
 from relays.reports.flat import reduced
+from relays.reports.sentences import told
 
 ROWS = 60  # of the table beside the chart of cumulative money
 LEG_ROWS = 200  # legs and boundaries that their charts and tables show; the CSV has all
@@ -112,7 +113,7 @@ def finding(subject: Subject, data: Compared) -> str:
     if not data.known or data.saving is None:
         return _("Cost against %(base)s: not yet, %(why_not)s") % {
             "base": subject.base,
-            "why_not": data.why_not or data.verdict_why or _("nothing is compared"),
+            "why_not": told(data.why_not or data.verdict_why) or _("nothing is compared"),
         }
     if data.verdict == CHEAPER:
         won = money(data.saving)
@@ -142,7 +143,7 @@ def finding(subject: Subject, data: Compared) -> str:
         )
     return _("Cost against %(base)s: not yet, %(verdict_why)s") % {
         "base": subject.base,
-        "verdict_why": data.verdict_why or _("the records do not decide it"),
+        "verdict_why": told(data.verdict_why) or _("the records do not decide it"),
     }
 
 

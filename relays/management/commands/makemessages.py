@@ -5,6 +5,7 @@ into one file that is collected like any other and then removed.
 """
 
 import ast
+import fcntl
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,8 +108,10 @@ class Command(makemessages.Command):
         texts = [f"_({text!r})\n" for text in closed_texts()]
         texts += [f"pgettext({CONTEXT!r}, {text!r})\n" for text in dict.fromkeys(lines())]
         head = "from django.utils.translation import gettext as _, pgettext\n"
-        file.write_text(head + "".join(texts), encoding="utf-8")
-        try:
-            super().handle(*args, **options)
-        finally:
-            file.unlink()
+        with Path(__file__).open() as mine:
+            fcntl.flock(mine, fcntl.LOCK_EX)  # two at once would collect each other's file
+            file.write_text(head + "".join(texts), encoding="utf-8")
+            try:
+                super().handle(*args, **options)
+            finally:
+                file.unlink()
