@@ -30,7 +30,7 @@ help: ## list these verbs
 	@echo "make check          format, lint, types, layers, migrations, templates"
 	@echo "make format         write the format that make check wants"
 	@echo "make messages       collect all texts for translators: LANG=de begins or refreshes German (needs gettext)"
-	@echo "make screens        every page in light, dark, on a phone and wide, in test-results/screens"
+	@echo "make screens        every page in light, dark, on a phone (both) and wide, in test-results/screens"
 	@echo "make lock           pin requirements*.in with hashes (needs uv)"
 	@echo "make clean          remove caches and the environment; var/ stays"
 
