@@ -25,6 +25,7 @@
     Idiomorph.defaults.ignoreActiveValue = true;
     Idiomorph.defaults.callbacks.beforeAttributeUpdated = function (name, node) {
       if (name === 'open') return node.tagName !== 'DETAILS' && node.tagName !== 'DIALOG';
+      if (name === 'aria-describedby') return node.getAttribute(name) !== 'tip';  // it is being told: tips.js takes it away
       return !(name === 'value' || name === 'checked' || name === 'selected') || !theirs(node);
     };
     Idiomorph.defaults.callbacks.beforeNodeMorphed = function (old, fresh) {

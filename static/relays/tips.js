@@ -3,7 +3,7 @@
    where the same is tapped again, its link is followed. */
 (function () {
   'use strict';
-  var tip = document.getElementById('tip'), at = null, late = 0, tapped = null;
+  var tip = document.getElementById('tip'), at = null, late = 0, tapped = null, touched = null;
   if (!tip) return;
   function told(element) {
     if (element.title) { element.dataset.tip = element.title; element.removeAttribute('title'); }
@@ -31,7 +31,7 @@
   function hide() {
     clearTimeout(late);
     if (at) at.removeAttribute('aria-describedby');
-    at = null;
+    at = touched = null;
     tip.hidden = true;
   }
   function soon() { clearTimeout(late); late = setTimeout(hide, 200); }
@@ -39,17 +39,20 @@
   document.addEventListener('mouseover', function (event) {
     if (tip.contains(event.target)) { clearTimeout(late); return; }
     var element = of(event);
-    if (element) show(element); else if (at && at !== document.activeElement) soon();
+    if (element) show(element); else if (at && at !== document.activeElement && at !== touched) soon();
   });
   document.addEventListener('focusin', function (event) { var element = of(event); if (element) show(element); else hide(); });
   document.addEventListener('focusout', function () { hide(); });
   document.addEventListener('keydown', function (event) { if (event.key === 'Escape') hide(); });
-  // a focus that brings its element into view scrolls too: what the focus is on stays told, beside where it stands now
-  window.addEventListener('scroll', function () { if (at && at === document.activeElement) place(); else hide(); }, { passive: true, capture: true });
+  // a focus or a tap that brings its element into view scrolls too: it stays told, beside where it stands now
+  window.addEventListener('scroll', function () {
+    if (at && (at === document.activeElement || at === touched)) place(); else hide();
+  }, { passive: true, capture: true });
 
   /* ---- a finger: only what explains (it leads to the docs) is told before it is followed ---- */
   document.addEventListener('pointerdown', function (event) {
     var element = event.pointerType !== 'mouse' && of(event);
+    if (touched && of(event) !== touched) hide();
     if (element && !/^\/(docs|vocabulary)\//.test(element.getAttribute('href') || '')) element = null;
     tapped = element ? { element: element, again: at === element && !tip.hidden } : null;
   });
@@ -60,6 +63,7 @@
     if (again || !told(element)) return;
     event.preventDefault();
     show(element);
+    touched = element;
     if (tip.dataset.again) { tip.textContent = told(element) + ' ' + tip.dataset.again; place(); }
     if (announce) announce.textContent = told(element);
   });
