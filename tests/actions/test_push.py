@@ -12,6 +12,7 @@ from relays.core import policy
 from relays.driver import pushing
 from relays.models import Decision, Push, Relay, RelayStatus
 from tests.builders import git
+from tests.reading import marked
 from tests.web_builders import make_relay, make_user
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow, pytest.mark.postgres]
@@ -126,16 +127,16 @@ def test_the_page_shows_the_diff_and_the_push_from_the_button_to_its_result(rela
     client = Client()
     client.force_login(make_user("bob", "operator"))
     here = f"/relays/{relay.pk}/"
-    diff = client.get(f"{here}?tab=diff").content.decode()
+    diff = marked(client.get(f"{here}?tab=diff"))
     assert "two &lt;b&gt;" in diff and 'href="#f-1">a.txt' in diff and "1 file" in diff
-    page = client.get(here).content.decode()
+    page = marked(client.get(here))
     assert "merge --no-ff relay/RLY-1" in page and f'value="{tip(relay)}" form="act-push"' in page
     assert client.post(f"{here}push/", {"seen": tip(relay)}).status_code == 303
-    assert "is on its way to" in client.get(here).content.decode()
+    assert "is on its way to" in marked(client.get(here))
     pushing.carry_out()
-    after = client.get(here).content.decode()
+    after = marked(client.get(here))
     assert "pushed" in after and "request-pull" in after and 'form="act-push"' not in after
     reader = Client()
     reader.force_login(make_user("", "manager"))
-    assert 'form="act-push"' not in reader.get(here).content.decode()
+    assert 'form="act-push"' not in marked(reader.get(here))
     assert reader.post(f"{here}push/", {"seen": tip(relay)}).status_code == 403

@@ -13,6 +13,7 @@ from relays.reports import status
 from tests.actions.acts import check_chain, everything
 from tests.driver.conftest import course, meanwhile
 from tests.driver.course import Course, boundary, commit, operator, player, reviewer, turn
+from tests.reading import marked
 
 __all__ = ["course", "meanwhile"]
 pytestmark = [pytest.mark.slow, pytest.mark.postgres]
@@ -95,13 +96,13 @@ def test_the_relays_page_is_its_place(course: Start) -> None:
     relay = course(**player(WORKS), done="file:goal.txt", sets=["envelope.turns=9"])
     client = Client()
     client.force_login(operator().user)
-    assert 'form="act-restate"' in client.get(f"/relays/{relay.pk}/").content.decode()
+    assert 'form="act-restate"' in marked(client.get(f"/relays/{relay.pk}/"))
     answer = client.post(
         f"/relays/{relay.pk}/restate/",
         {"objective": "Other.", "sets": "envelope.turns=20", "comment": "So."},
         follow=True,
     )
-    assert "Recorded" in answer.content.decode()
+    assert "Recorded" in marked(answer)
     found = Relay.objects.get(pk=relay.pk)
     assert (found.objective, found.policy["envelope"]["turns"]) == ("Other.", 20)
     client.force_login(reviewer().user)

@@ -15,6 +15,7 @@ from relays.actions import hooks as acting
 from relays.driver import housekeeping
 from relays.models import Decision, HookEvent, HookFollow, HookTally, Import, Session
 from relays.sessions import jobs
+from tests.reading import marked
 from tests.session_builders import make_session
 from tests.web_builders import make_user
 
@@ -186,10 +187,10 @@ def test_its_session_is_read_live_and_left_when_it_ends(token_of: TokenOf, trans
 
     client = Client()
     client.force_login(make_user("", "manager"))
-    page = client.get(f"/sessions/{session.pk}/").content.decode()
+    page = marked(client.get(f"/sessions/{session.pk}/"))
     assert "would rotate here" in page
     assert "PreCompact" in page
-    assert client.get(f"/sessions/{session.pk}/?part=side").content.decode().count("would rotate here") == 1
+    assert marked(client.get(f"/sessions/{session.pk}/?part=side")).count("would rotate here") == 1
 
     post(made.secret, event("SessionEnd", transcript, reason="other"))
     assert last_look(job) == "done"
@@ -263,7 +264,7 @@ def test_a_session_without_hooks_has_no_signals_on_its_page() -> None:
     session = make_session()
     client = Client()
     client.force_login(make_user("", "manager"))
-    assert 'aria-label="Signals"' not in client.get(f"/sessions/{session.pk}/").content.decode()
+    assert 'aria-label="Signals"' not in marked(client.get(f"/sessions/{session.pk}/"))
 
 
 def test_what_called_and_was_never_read_is_named_and_what_is_old_goes(token_of: TokenOf) -> None:
@@ -272,7 +273,7 @@ def test_what_called_and_was_never_read_is_named_and_what_is_old_goes(token_of: 
     post(token_of("sender").secret, {**RECORDED[0], "session_id": "was-read"})
     client = Client()
     client.force_login(make_user("", "admin"))
-    page = client.get("/tokens/").content.decode()
+    page = marked(client.get("/tokens/"))
     assert "never-read" in page
     assert "was-read" not in page
     now = timezone.now()

@@ -20,6 +20,7 @@ from relays.core import baton as batons
 from relays.core import reset
 from relays.core.baton import Baton
 from tests.builders import git, make_repo
+from tests.reading import marked
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 LEGS = 4
@@ -105,7 +106,7 @@ def _run(seen: Seen) -> None:
     client = Client()
     client.force_login(reviewer().user)
     for kind in ("objective", "view", "resets", "assumptions", "memory", "budget"):
-        page = client.get(f"/relays/{course.pk}/?tab=evidence&of={kind}").content.decode()
+        page = marked(client.get(f"/relays/{course.pk}/?tab=evidence&of={kind}"))
         seen.pages[kind] = page.partition('id="records"')[2].partition("</section>")[0]
 
 

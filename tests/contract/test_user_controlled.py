@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 
 from relays.management.commands.relay import parser_for
+from tests.reading import marked
 from tests.report_builders import Story
 from tests.web_builders import make_user
 
@@ -38,7 +39,7 @@ def test_what_remains_user_controlled_has_a_verb_and_a_place(tmp_path: Path) -> 
         "promotion": f"/gates/{promotion.pk}/",
         "deletion": f"/gates/{deletion.pk}/",
     }
-    pages = {name: client.get(address).content.decode() for name, address in places.items()}
+    pages = {name: marked(client.get(address)) for name, address in places.items()}
     for what, (verb, option, page, field) in THEIRS.items():
         assert option in parser_for(verb).format_help(), what
         assert field in pages[page], what

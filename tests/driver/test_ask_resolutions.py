@@ -18,6 +18,7 @@ from relays.reports import gate as gate_report
 from relays.reports import status
 from tests.actions.acts import approve, check_chain, refuse
 from tests.driver.course import Course, Step, boundary, commit, operator, player, reviewer, turn
+from tests.reading import marked
 
 pytestmark = [pytest.mark.slow, pytest.mark.postgres]
 
@@ -244,7 +245,7 @@ def test_the_gates_page_shows_what_is_asked_and_carries_what_is_said(course: Sta
     gate = the_gate(relay, "LOW_CONFIDENCE_ASSUMPTION")
     client = Client()
     client.force_login(reviewer().user)
-    page = client.get(f"/gates/{gate.pk}/").content.decode()
+    page = marked(client.get(f"/gates/{gate.pk}/"))
     assert "port is so" in page
     assert "inferred" in page
     assert "read it again" in page
@@ -258,4 +259,4 @@ def test_the_gates_page_shows_what_is_asked_and_carries_what_is_said(course: Sta
         "port": "confirmed", "host": "refreshed",
     }  # fmt: skip
     assert {row.seen for row in Decision.objects.filter(gate=gate)} == {seen}
-    assert operator().user.username in client.get(f"/relays/{relay.pk}/?tab=decisions").content.decode()
+    assert operator().user.username in marked(client.get(f"/relays/{relay.pk}/?tab=decisions"))

@@ -16,6 +16,7 @@ from relays.management.commands.relay import run
 from relays.models import Baton
 from tests.builders import git, make_repo
 from tests.driver.course import Course, boundary, commit, player, turn, user
+from tests.reading import marked
 from tests.trap import Trap
 
 PAGES = ("/", "/relays/", "/relays/{id}/", "/relays/{id}/legs/0/", "/relays/{id}/legs/1/", "/relays/{id}/batons/0/")
@@ -57,7 +58,7 @@ def test_nothing_of_it_is_run(
     client.force_login(user("pat", "operator"))
     for page in PAGES:
         assert client.get(page.format(id=relay.pk)).status_code == 200, page
-    assert "config: core.fsmonitor can run a program" in client.get(f"/relays/{relay.pk}/").content.decode()
+    assert "config: core.fsmonitor can run a program" in marked(client.get(f"/relays/{relay.pk}/"))
     assert trap.sprung() == ""
     assert Path(f"{trap.log}.agent").exists()  # the agent's own git did obey it: the trap was armed all the time
 

@@ -12,6 +12,7 @@ from django.test import Client
 from relays.stores.worktree import WorkTree
 from tests.builders import git
 from tests.driver.course import Course, boundary, player, turn, user
+from tests.reading import marked
 
 PARKS = [
     *turn(),
@@ -59,7 +60,7 @@ def test_on_conflict_the_leg_starts_clean_and_the_page_says_so(course: Callable[
     assert git(relay.worktree, "status", "--porcelain") == ""
     assert git(repo, "show", f"refs/relay/wip/{relay.pk}/0:new.txt") == "new"
     client.force_login(user("rae", "reviewer"))
-    assert "RELAY_WIP_STALE" in client.get(f"/relays/{relay.pk}/legs/1/").content.decode()
+    assert "RELAY_WIP_STALE" in marked(client.get(f"/relays/{relay.pk}/legs/1/"))
 
 
 def test_what_no_commit_can_hold_is_never_called_parked(

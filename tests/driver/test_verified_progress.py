@@ -141,8 +141,10 @@ def test_a_commit_by_others_on_the_branch_while_the_leg_runs_is_foreign(course: 
     (leg,) = relay.legs
     assert groups(leg)["foreign"] == theirs
     assert leg.progress == 1
-    words = dict(made_report.progress_groups(leg.progress_detail))
-    assert words["foreign commits, by others: a finding, not progress"] == ((theirs[0], ""),)
+    said = {one.kind: one for one in made_report.progress_groups(leg.progress_detail)}
+    assert said["foreign"] == made_report.ProgressGroup(
+        "foreign", 1, "foreign commit, by others: a finding, not progress", True, ((theirs[0], ""),)
+    )
 
 
 def test_a_commit_outside_the_region_is_a_finding(course: Start) -> None:
@@ -150,8 +152,10 @@ def test_a_commit_outside_the_region_is_a_finding(course: Start) -> None:
     (leg,) = relay.legs
     assert groups(leg)["outside"] == [leg.end_sha]
     assert (leg.progress, len(groups(leg)["commits"])) == (1, 1)
-    words = dict(made_report.progress_groups(leg.progress_detail))
-    assert words["outside the region: a finding, not progress"] == ((leg.end_sha, ""),)
+    said = {one.kind: one for one in made_report.progress_groups(leg.progress_detail)}
+    assert said["outside"] == made_report.ProgressGroup(
+        "outside", 1, "commit outside the region: a finding, not progress", True, ((leg.end_sha, ""),)
+    )
 
 
 # --- the branch loses what earlier legs did

@@ -11,6 +11,7 @@ from django.utils import timezone
 from relays.models import Boundary, Leg, Relay, WouldBe
 from relays.reports import advisory, status
 from relays.reports.advisory import Act
+from tests.reading import marked
 from tests.web_builders import make_leg, make_relay, make_user
 
 pytestmark = pytest.mark.django_db
@@ -127,12 +128,12 @@ def test_the_page_shows_the_score_and_agent_text_as_text(client: Client) -> None
         leg=leg, number=9, seq=99, turn=40, at=timezone.now(), resident_tokens=1, answer="wind_down TREE_DIRTY_UNPARKED"
     )
     client.force_login(make_user("", "reviewer"))
-    page = client.get(f"/relays/{relay.pk}/").content.decode()
+    page = marked(client.get(f"/relays/{relay.pk}/"))
     assert "Advice" in page and "once: 0 right, 1 wrong, 0 not yet" in page
     told = '<span class="name">now told</span><span class="mono">wind_down TREE_DIRTY_UNPARKED</span>'
     assert told in page, "the page is told what the agent is told"
     assert "<script>alert(1)" not in page and "&lt;script&gt;alert(1)" in page
     Relay.objects.filter(pk=relay.pk).update(mode="shadow")
-    assert "now told" not in client.get(f"/relays/{relay.pk}/").content.decode()
+    assert "now told" not in marked(client.get(f"/relays/{relay.pk}/"))
     plain = make_relay()
-    assert 'aria-label="Advice"' not in client.get(f"/relays/{plain.pk}/").content.decode()
+    assert 'aria-label="Advice"' not in marked(client.get(f"/relays/{plain.pk}/"))

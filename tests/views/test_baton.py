@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.utils.html import escape
 
 from relays.models import Baton, Verification
+from tests.reading import marked
 from tests.report_builders import Story
 
 pytestmark = pytest.mark.django_db
@@ -26,7 +27,7 @@ def story(tmp_path: Path) -> Story:
 def test_what_the_page_shows(story: Story, client_of: Clients) -> None:
     first = Baton.objects.get(leg__number=0)
     story.reloaded(first, story.legs[1], dangling=("progress_cursor.start_sha",))
-    text = client_of("manager").get(reverse("baton", args=[story.relay.pk, 0])).content.decode()
+    text = marked(client_of("manager").get(reverse("baton", args=[story.relay.pk, 0])))
     for words in (
         "Stale at step 6",
         "RELAY_BATON_STALE",
@@ -57,7 +58,7 @@ def test_verify_again_is_a_new_record(story: Story, client_of: Clients) -> None:
     response = client_of("reviewer").post(url, follow=True)
     made = Verification.objects.get(baton=baton)
     assert (made.purpose, made.outcome) == ("verify", "fresh")
-    assert "Checked again: fresh." in response.content.decode()
+    assert "Checked again: fresh." in marked(response)
     client_of("operator").post(
         url, {"baton": str(Baton.objects.get(leg__number=0).pk)}
     )  # of another leg: not found there
@@ -70,8 +71,8 @@ def test_missing_batons_and_earlier_checks(story: Story, client_of: Clients) -> 
     url = reverse("baton", args=[story.relay.pk, 0])
     first = Verification.objects.get(baton__leg__number=0)
     story.reloaded(Baton.objects.get(leg__number=0), story.legs[1], unknown=("artifacts[0].ref",))
-    assert "Unknown at step 6" in client.get(url).content.decode()
-    assert "Fresh: every step passed" in client.get(url, {"check": first.pk}).content.decode()
+    assert "Unknown at step 6" in marked(client.get(url))
+    assert "Fresh: every step passed" in marked(client.get(url, {"check": first.pk}))
     part = client.get(url, {"part": "baton"})
     assert client.get(url, {"part": "baton"}, headers={"If-None-Match": part["ETag"]}).status_code == 304
     assert client.get(url, {"part": "nope"}).status_code == 404

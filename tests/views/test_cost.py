@@ -19,6 +19,7 @@ from relays.models import Comparison, CostState, Relay, StoredWork
 from relays.reports.cost import money
 from tests.cost_builders import baseline, make_backtest, make_comparison
 from tests.costs.relays import losing_relay, winning_relay
+from tests.reading import marked
 from tests.session_builders import make_story
 from tests.web_builders import bump, make_leg, make_relay
 
@@ -31,7 +32,7 @@ CHARTS = ("cumulative", "tornado", "line", "legs", "busts", "peaks")
 def text(client: Client, address: str, status: int = 200) -> str:
     answer = client.get(address)
     assert answer.status_code == status, address
-    return answer.content.decode()
+    return marked(answer)
 
 
 def table(client: Client, address: str) -> list[list[str]]:

@@ -19,6 +19,7 @@ from relays.actions import base
 from relays.actions.base import Actor, NotLegalNow
 from relays.models import AuditRun, Decision, Relay
 from relays.reports import audit
+from tests.reading import marked
 from tests.tamper import unguarded
 from tests.web_builders import make_gate, make_relay, make_user
 
@@ -53,7 +54,7 @@ def relays(pat: Actor) -> tuple[Relay, Relay]:
 def page(client: Client, **query: object) -> str:
     answer = client.get(reverse("decisions"), query)
     assert answer.status_code == 200, answer.content
-    return answer.content.decode()
+    return marked(answer)
 
 
 def shown(text: str) -> list[int]:
@@ -195,7 +196,7 @@ def test_a_chain_that_holds_is_said_with_its_rows_and_head(client_of: Clients, r
     manager = client_of("manager")
     answer = manager.post(reverse("decisions_verify"), follow=True)
     assert answer.redirect_chain == [(reverse("decisions") + "#audit", 303)]
-    text, found = answer.content.decode(), audit.verify()
+    text, found = marked(answer), audit.verify()
     run = AuditRun.objects.get()
     assert (run.ok, run.rows, run.first_bad, run.head) == (found.ok, found.rows, None, found.head) and found.ok
     assert "5 rows read again" in text and run.head in text
@@ -205,7 +206,7 @@ def test_a_chain_that_holds_is_said_with_its_rows_and_head(client_of: Clients, r
 def test_a_changed_row_is_named_and_linked(client_of: Clients, relays: object) -> None:
     with unguarded():
         Decision.objects.filter(seq=3).update(comment="never said")
-    text = client_of("manager").post(reverse("decisions_verify"), follow=True).content.decode()
+    text = marked(client_of("manager").post(reverse("decisions_verify"), follow=True))
     assert "violated" in text and "decision 3 was changed" in text
     assert f"{reverse('decisions')}?before=4#d-3" in text
     assert AuditRun.objects.get().first_bad == 3
@@ -245,17 +246,17 @@ def test_a_long_one_shows_how_far_it_is_and_can_be_cancelled(
     small_steps: None, client_of: Clients, relays: object
 ) -> None:
     manager = client_of("manager")
-    text = manager.post(reverse("decisions_verify"), follow=True).content.decode()
+    text = marked(manager.post(reverse("decisions_verify"), follow=True))
     run = AuditRun.objects.get()
     assert "goes on in the background" in text and "2 of 5 rows" in text and 'aria-valuenow="40"' in text
     manager.post(reverse("decisions_verify"))  # a second press means the one that goes on
     assert AuditRun.objects.count() == 1
     cancel = reverse("decisions_cancel", args=[run.pk])
-    assert "cancelled" in manager.post(cancel, follow=True).content.decode()
+    assert "cancelled" in marked(manager.post(cancel, follow=True))
     run.refresh_from_db()
     assert (run.ok, run.cancelled, run.running) == (None, True, None)
     assert acting.step(run.pk) == "over"
-    assert "has ended already" in manager.post(cancel, follow=True).content.decode()
+    assert "has ended already" in marked(manager.post(cancel, follow=True))
     assert manager.post(reverse("decisions_cancel", args=[999])).status_code == 404
     with pytest.raises(NotLegalNow):
         acting.cancel(Actor(make_user("", "manager")), run.pk)

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from relays.access import make_sign_in_link
 from relays.models import Channel, Decision, Heartbeat, Maintenance, OwnerBudget, OwnerMonth, Subscription
+from tests.reading import marked
 from tests.web_builders import make_relay, make_user
 
 pytestmark = pytest.mark.django_db
@@ -20,26 +21,26 @@ ClientOf = Callable[..., Client]
 
 def test_health_says_what_to_do_where_it_is_not_well(client_of: ClientOf) -> None:
     client = client_of("manager")
-    page = client.get("/health/").content.decode()
+    page = marked(client.get("/health/"))
     assert "never heard of" in page and "make run" in page
     assert "warning" in page and "Everything works" in page
     for kind in ("worker", "beat"):
         Heartbeat.objects.create(name=f"{kind}:host", at=timezone.now())
     part = client.get("/health/?part=checks")
     assert part.status_code == 200 and b"<html" not in part.content
-    assert "never heard of" not in part.content.decode()
+    assert "never heard of" not in marked(part)
     assert client.get("/health/?part=nope").status_code == 404
 
 
 def test_an_admin_lets_people_in_gives_and_takes_roles_and_lets_them_in_no_more(client_of: ClientOf) -> None:
     root = client_of("admin")
-    page = root.post("/users/", {"name": "noor", "role": "operator"}).content.decode()
+    page = marked(root.post("/users/", {"name": "noor", "role": "operator"}))
     link = page.partition('data-copy="')[2].partition('"')[0]
     noor = User.objects.get(username="noor")
     path = link[link.index("/sign-in/") :]
     theirs = Client()
     assert theirs.post(path).status_code == 302 and theirs.get("/").status_code == 200
-    assert "sign-in/" not in root.get("/users/").content.decode(), "a link is shown once"
+    assert "sign-in/" not in marked(root.get("/users/")), "a link is shown once"
 
     assert root.post(f"/users/{noor.pk}/give/", {"role": "reviewer"}).status_code == 303
     assert root.post(f"/users/{noor.pk}/take/", {"role": "operator"}).status_code == 303
@@ -67,12 +68,12 @@ def test_a_site_keeps_an_admin_and_nobody_deactivates_themselves(client_of: Clie
     root = client_of("admin")
     me = User.objects.get(groups__name="admin")
     for act, data in (("deactivate", {}), ("take", {"role": "admin"})):
-        page = root.post(f"/users/{me.pk}/{act}/", data, follow=True).content.decode()
+        page = marked(root.post(f"/users/{me.pk}/{act}/", data, follow=True))
         assert "last admin" in page or "themselves" in page
     me.refresh_from_db()
     assert me.is_active and me.groups.filter(name="admin").exists()
     local = make_user("local", "operator")
-    assert "belongs to the product" in root.post(f"/users/{local.pk}/link/", follow=True).content.decode()
+    assert "belongs to the product" in marked(root.post(f"/users/{local.pk}/link/", follow=True))
     assert root.post("/users/99999/give/", {"role": "admin"}).status_code == 404
 
 
@@ -88,7 +89,7 @@ def test_a_site_keeps_an_admin_and_nobody_deactivates_themselves(client_of: Clie
 )
 def test_a_person_that_cannot_be_is_refused_in_words(client_of: ClientOf, typed: dict[str, str]) -> None:
     response = client_of("admin").post("/users/", typed)
-    assert response.status_code == 400 and "Nobody was made" in response.content.decode()
+    assert response.status_code == 400 and "Nobody was made" in marked(response)
 
 
 def test_others_than_admins_change_nobody(client_of: ClientOf) -> None:
@@ -107,19 +108,19 @@ def test_managers_set_budgets_and_others_look(client_of: ClientOf) -> None:
     assert manager.post("/budgets/", form).status_code == 303
     row = OwnerBudget.objects.get()
     assert (row.owner, row.limit, row.warn_at, row.month) == (ann, Decimal("120.50"), 0.7, date(2026, 11, 1))
-    assert "ann" in manager.get("/budgets/?part=list").content.decode()
+    assert "ann" in marked(manager.get("/budgets/?part=list"))
     for wrong in ({"limit": "much"}, {"month": "soon"}, {"owner": "nobody"}, {"limit": "-1"}, {"warn_at": "0"}):
         answer = manager.post("/budgets/", {**form, **wrong})
-        assert answer.status_code == 400 and "Nothing was changed" in answer.content.decode(), wrong
+        assert answer.status_code == 400 and "Nothing was changed" in marked(answer), wrong
     assert manager.post("/budgets/?month=2026-11", {"owner": "ann", "remove": "1"}).status_code == 303
     assert not OwnerBudget.objects.exists()
 
 
 def test_an_act_on_all_is_confirmed_and_says_how_many(client_of: ClientOf) -> None:
     operator = client_of("operator")
-    assert "No relay goes on" in operator.get("/maintenance/").content.decode()
+    assert "No relay goes on" in marked(operator.get("/maintenance/"))
     going, parked = make_relay(status="waiting"), make_relay(status="parked")
-    page = operator.get("/maintenance/").content.decode()
+    page = marked(operator.get("/maintenance/"))
     assert "1 relay goes on" in page and "Yes, park 1 relay" in page
     assert "<b>1</b> relay that waits or rests parks at once." in page and "<b>1</b> is parked already" in page
     named = re.search(r'<p class="which">(.*?)</p>', page)
@@ -131,7 +132,7 @@ def test_an_act_on_all_is_confirmed_and_says_how_many(client_of: ClientOf) -> No
     assert act.items.count() == 1
     operator.post("/maintenance/", {"do": "park_all", "expected": "1", "sure": "1"})
     assert Maintenance.objects.count() == 1, "a double press is one act"
-    assert f"/maintenance/{act.pk}/" in operator.get("/maintenance/?part=acts").content.decode()
+    assert f"/maintenance/{act.pk}/" in marked(operator.get("/maintenance/?part=acts"))
     assert operator.get(f"/maintenance/{act.pk}/").status_code == 200
     assert operator.get("/maintenance/99/").status_code == 404
     reviewer = client_of("reviewer", "manager")
@@ -139,7 +140,7 @@ def test_an_act_on_all_is_confirmed_and_says_how_many(client_of: ClientOf) -> No
 
 
 def channel_by(client: Client, url: str = "https://hooks.example.org/s3cret/path") -> tuple[Channel, str]:
-    page = client.post("/notifications/channels/", {"name": "team", "url": url}).content.decode()
+    page = marked(client.post("/notifications/channels/", {"name": "team", "url": url}))
     return Channel.objects.get(), page.partition('data-copy="')[2].partition('"')[0]
 
 
@@ -149,11 +150,11 @@ def test_a_webhooks_secret_and_address_are_shown_to_nobody_afterwards(client_of:
     assert len(secret) == 64
     for row in (*Channel.objects.values(), *Decision.objects.values()):
         assert secret not in str(row), "derived, and stored nowhere"
-    page = root.get("/notifications/").content.decode()
+    page = marked(root.get("/notifications/"))
     assert "https://hooks.example.org/…" in page
     assert secret not in page and "s3cret" not in page
     assert "s3cret" not in str(list(Decision.objects.values()))
-    again = root.post(f"/notifications/channels/{channel.pk}/secret/").content.decode()
+    again = marked(root.post(f"/notifications/channels/{channel.pk}/secret/"))
     assert secret not in again and 'data-copy="' in again
 
 
@@ -169,7 +170,7 @@ def test_only_an_admin_names_an_address(client_of: ClientOf) -> None:
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "exec://x", "json://host", "https://a:b@host/", "nothing", ""])
 def test_an_address_that_is_none_is_refused_in_words(client_of: ClientOf, url: str) -> None:
     response = client_of("admin").post("/notifications/channels/", {"name": "x", "url": url})
-    assert response.status_code == 400 and "Nothing was changed" in response.content.decode()
+    assert response.status_code == 400 and "Nothing was changed" in marked(response)
 
 
 def test_one_subscribes_for_oneself_of_all_ones_own_or_one_relay(client_of: ClientOf) -> None:
@@ -182,7 +183,7 @@ def test_one_subscribes_for_oneself_of_all_ones_own_or_one_relay(client_of: Clie
     assert row.events == ["gate_opened"], "chosen again, it replaces what was chosen"
     client.post("/notifications/subscribe/", {**form, "scope": "relay", "relay": relay.pk})
     assert Subscription.objects.filter(relay=relay).count() == 1
-    assert relay.pk in client.get("/notifications/").content.decode()
+    assert relay.pk in marked(client.get("/notifications/"))
     for wrong in ({"scope": "relay", "relay": "RLY-1"}, {"event": []}, {"event": ["rain"]}, {"channel": "9"}):
         client.post("/notifications/subscribe/", {**form, **wrong})
     assert Subscription.objects.count() == 2
@@ -207,21 +208,21 @@ def test_a_months_cost_is_beside_its_budget(client_of: ClientOf) -> None:
         limit=Decimal(100),
         state="warned",
     )
-    page = client_of("manager").get("/budgets/").content.decode()
+    page = marked(client_of("manager").get("/budgets/"))
     assert "$90.00" in page and "90 %" in page and "partial: 1 unpriced" in page and "warning" in page
 
 
 def test_what_can_be_done_to_all_is_a_live_region_without_anybodys_form(client_of: ClientOf) -> None:
     client = client_of("operator")
-    page = client.get("/maintenance/").content.decode()
+    page = marked(client.get("/maintenance/"))
     for part in ("title", "turns", "acts", "earlier"):
         assert f"?part={part}" in page
         region = client.get(f"/maintenance/?part={part}")
-        assert region.status_code == 200 and "csrfmiddlewaretoken" not in region.content.decode()
+        assert region.status_code == 200 and "csrfmiddlewaretoken" not in marked(region)
     assert client.get("/maintenance/?part=page").status_code == 404
 
 
 def test_the_admin_of_the_first_start_is_shown_as_one(client_of: ClientOf) -> None:
     User.objects.create_superuser("root-of-all", password=None)
-    page = client_of("admin").get("/users/?q=root-of-all").content.decode()
+    page = marked(client_of("admin").get("/users/?q=root-of-all"))
     assert "made by the first start" in page

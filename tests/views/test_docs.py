@@ -14,6 +14,7 @@ from relays.management.commands.relay import VERBS
 from relays.models import Layout
 from relays.reports import docs, explained
 from relays.templatetags.explain import explain
+from tests.reading import marked
 
 ClientOf = Callable[..., Client]
 ROOT = Path(settings.BASE_DIR)
@@ -57,13 +58,13 @@ def test_links_of_the_texts_lead_somewhere(client_of: ClientOf) -> None:
     for slug in docs.PAGES:
         page = client.get(f"/docs/{slug}/")
         assert page.status_code == 200, slug
-        for link in re.findall(r"<article.*?</article>", page.content.decode(), re.S):
+        for link in re.findall(r"<article.*?</article>", marked(page), re.S):
             for address in re.findall(r'href="(/[^"#]*)', link):
                 assert client.get(address).status_code == 200, f"{slug}: {address}"
     assert client.get("/docs/nothing/").status_code == 404
-    figures = client.get("/docs/figures/").content.decode()
+    figures = marked(client.get("/docs/figures/"))
     assert all(f'id="{key.replace("_", "-")}"' in figures for key in explained.FIGURES)
-    tokens = client.get("/docs/tokens/").content.decode()
+    tokens = marked(client.get("/docs/tokens/"))
     assert all(f'id="{token}"' in tokens for token in TOKENS)
 
 
@@ -75,12 +76,12 @@ def test_a_figure_links_to_its_line() -> None:
 @pytest.mark.django_db
 def test_the_hints_are_seen_until_they_are_skipped_and_never_again(client_of: ClientOf) -> None:
     client, other = client_of("operator"), client_of("manager")
-    assert client.get("/").content.decode().count("data-points=") == 3
-    assert 'id="hints"' not in client.get("/cost/").content.decode()
+    assert marked(client.get("/")).count("data-points=") == 3
+    assert 'id="hints"' not in marked(client.get("/cost/"))
     answer = client.post("/layout/hints/", {"next": "/relays/?q=x"})
     assert (answer.status_code, answer.headers["Location"]) == (303, "/relays/?q=x")
     assert client.post("/layout/hints/", {"next": "//evil.example/"}).headers["Location"] == "/"
     for address in ("/", "/relays/"):
-        assert 'id="hints"' not in client.get(address).content.decode()
-        assert 'id="hints"' in other.get(address).content.decode()
+        assert 'id="hints"' not in marked(client.get(address))
+        assert 'id="hints"' in marked(other.get(address))
     assert Layout.objects.get().density == "roomy", "nothing else was chosen by it"

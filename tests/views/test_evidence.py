@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from relays.models import Assumption, PageFault, Promotion, ToolUse
 from relays.reports.evidence import KINDS, LINES, SHOWN, addresses, evidence
+from tests.reading import marked
 from tests.report_builders import Story
 from tests.web_builders import make_leg, make_relay
 
@@ -33,7 +34,7 @@ def fill(leg, number: int) -> None:  # type: ignore[no-untyped-def]
 def records(client: Client, relay_id: str, query: str) -> str:
     answer = client.get(f"/relays/{relay_id}/?tab=evidence&{query}")
     assert answer.status_code == 200
-    return answer.content.decode().partition('id="records"')[2].partition("</section>")[0]
+    return marked(answer).partition('id="records"')[2].partition("</section>")[0]
 
 
 def test_every_line_of_the_readout_has_a_kind_and_an_address() -> None:
@@ -63,7 +64,7 @@ def test_what_agents_wrote_is_text_and_a_live_page_asks_for_what_it_shows(client
     fill(make_leg(relay), 2)
     client = client_of("manager")
     for kind in ("assumptions", "memory", "faults", "tool"):
-        page = client.get(f"/relays/{relay.pk}/?part=records&tab=evidence&of={kind}").content.decode()
+        page = marked(client.get(f"/relays/{relay.pk}/?part=records&tab=evidence&of={kind}"))
         assert "<script>alert" not in page
         assert page.count("<tr>") == 3
         assert f"tab=evidence&amp;of={kind}" in page

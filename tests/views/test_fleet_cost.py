@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from relays.models import CostState, DayCost, LearnedParameter, OwnerMonth
 from tests.cost_builders import baseline, make_backtest, make_budget, make_comparison, make_day
+from tests.reading import marked
 from tests.session_builders import make_session
 from tests.web_builders import make_gate, make_leg, make_relay, make_user
 
@@ -28,7 +29,7 @@ BAD = '"><script>alert(1)</script>{{7*7}}'
 def text(client: Client, address: str, status: int = 200) -> str:
     answer = client.get(address)
     assert answer.status_code == status, address
-    return answer.content.decode()
+    return marked(answer)
 
 
 def table(client: Client, of: str, query: str = "range=all") -> list[list[str]]:

@@ -13,6 +13,7 @@ from relays.models import Check, Decision, Fact, GateEpisode, GateState, Leg, Le
 from relays.reports.gate import branch_tip, seen_digest
 from relays.stores.worktree import WorkTree
 from tests import builders
+from tests.reading import marked
 from tests.report_builders import Story
 
 pytestmark = pytest.mark.django_db
@@ -43,7 +44,7 @@ def seen(story: Story, gate: GateEpisode) -> str:
 def text_of(client: Client, gate: GateEpisode) -> str:
     response = client.get(reverse("gate", args=[gate.pk]))
     assert response.status_code == 200
-    return response.content.decode()
+    return marked(response)
 
 
 def test_everything_on_one_page(story: Story, gate: GateEpisode, client_of: Clients) -> None:
@@ -110,7 +111,7 @@ def test_approve_with_a_chosen_next_action_and_an_answer(story: Story, gate: Gat
     assert decision.seen
     gate.refresh_from_db()
     assert gate.state == GateState.REQUESTED
-    text = response.content.decode()
+    text = marked(response)
     assert "the gate is requested" in text
     assert 'value="approve"' not in text
 
@@ -127,7 +128,7 @@ def test_changed_since_you_looked_keeps_all_that_was_typed(story: Story, gate: G
         "region": "src/**",
     }
     response = client_of("reviewer").post(reverse("gate_decide", args=[gate.pk]), data)
-    text = response.content.decode()
+    text = marked(response)
     assert response.status_code == 409
     assert "Changed since you looked" in text
     assert "msg-stale" in text
@@ -154,7 +155,7 @@ def test_a_refusal_says_one_line_and_changes_nothing(
     data = {"decision": "approve", "seen": seen(story, gate), "comment": "kept text", **change}
     response = client_of("reviewer").post(reverse("gate_decide", args=[gate.pk]), data)
     assert response.status_code == 400
-    assert words in response.content.decode()
+    assert words in marked(response)
     assert not Decision.objects.exists()
 
 
@@ -168,7 +169,7 @@ def test_four_eyes_refuse_on_the_page_and_keep_the_comment(
     data = {"decision": "approve", "seen": seen(story, gate), "comment": "my own relay"}
     response = client.post(reverse("gate_decide", args=[gate.pk]), data)
     assert response.status_code == 403
-    text = response.content.decode()
+    text = marked(response)
     assert "four eyes" in text
     assert "my own relay" in text
     assert not Decision.objects.exists()
@@ -178,7 +179,7 @@ def test_a_refused_gate_stands_on_its_relays_page(story: Story, gate: GateEpisod
     client = client_of("reviewer", "operator")
     data = {"decision": "refuse", "seen": seen(story, gate), "comment": "not safe"}
     client.post(reverse("gate_decide", args=[gate.pk]), data)
-    text = client.get(reverse("relay", args=[story.relay.pk])).content.decode()
+    text = marked(client.get(reverse("relay", args=[story.relay.pk])))
     assert f"Gate {gate.pk} was refused" in text
     assert reverse("gate", args=[gate.pk]) in text
     assert 'form="act-resume"' not in text
@@ -208,12 +209,12 @@ def test_only_the_state_refreshes_and_it_says_when_the_page_is_old(
 ) -> None:
     client, url, digest = client_of("reviewer"), reverse("gate", args=[gate.pk]), seen(story, gate)
     part = client.get(url, {"part": "state", "seen": digest})
-    assert "Changed since you looked" not in part.content.decode()
-    assert "<textarea" not in part.content.decode()
+    assert "Changed since you looked" not in marked(part)
+    assert "<textarea" not in marked(part)
     assert (
         client.get(url, {"part": "state", "seen": digest}, headers={"If-None-Match": part["ETag"]}).status_code == 304
     )
-    other = client.get(url, {"part": "state", "seen": "0" * 64}).content.decode()
+    other = marked(client.get(url, {"part": "state", "seen": "0" * 64}))
     assert "Changed since you looked" in other
     assert client.get(url, {"part": "form"}).status_code == 404
 
@@ -222,8 +223,8 @@ def test_a_next_action_that_is_written_is_never_dropped(story: Story, gate: Gate
     reviewer, url = client_of("reviewer"), reverse("gate_decide", args=[gate.pk])
     form = {"seen": seen(story, gate), "comment": "ok", "next": "", "next_own": "Stub it.", "decision": "approve"}
     answer = reviewer.post(url, form)
-    assert answer.status_code == 400 and "choose “Write another one”" in answer.content.decode()
-    assert 'value="Stub it."' in answer.content.decode() and not Decision.objects.filter(gate=gate).exists()
+    assert answer.status_code == 400 and "choose “Write another one”" in marked(answer)
+    assert 'value="Stub it."' in marked(answer) and not Decision.objects.filter(gate=gate).exists()
 
 
 def test_the_limit_that_is_asked_for_is_named_by_its_key(story: Story, client_of: Clients) -> None:
@@ -248,7 +249,7 @@ def test_a_goal_in_prose_is_confirmed_or_sent_back_with_what_is_missing(story: S
     own = {"seen": seen(story, gate), "comment": "no", "next": "own", "next_own": "Write the last chapter."}
     refused = reviewer.post(url, {**own, "decision": "approve"})
     assert refused.status_code == 400
-    assert "refuse with --next-action or --objective" in refused.content.decode()
+    assert "refuse with --next-action or --objective" in marked(refused)
     del own["next"]  # nothing else can be chosen here: what is written counts
     assert reviewer.post(url, {**own, "decision": "refuse"}).status_code == 303
     assert Decision.objects.get(act="next_action").detail["next_action"] == "Write the last chapter."
@@ -260,8 +261,8 @@ def test_a_goal_in_prose_is_confirmed_or_sent_back_with_what_is_missing(story: S
         {"decision": "approve", "seen": seen(story, again), "comment": "It does."},
         follow=True,
     )
-    assert "the gate is confirmed" in answer.content.decode()
-    assert "The goal was confirmed" in answer.content.decode()
+    assert "the gate is confirmed" in marked(answer)
+    assert "The goal was confirmed" in marked(answer)
     story.relay.refresh_from_db()
     assert (story.relay.status, story.relay.ended_reason) == ("done", "RELAY_GOAL_DONE")
 
@@ -300,10 +301,10 @@ def test_a_leg_that_never_started_is_said_to_be_that_and_not_the_end_of_one(stor
     assert "cause: start_failed" not in text  # said once, as a word that explains itself
     assert "the program &#x27;agent&#x27; is not there" in text
     assert "Approving starts leg 2 at" in text  # it keeps its number
-    inbox = client_of("reviewer").get(reverse("needs_you")).content.decode()
+    inbox = marked(client_of("reviewer").get(reverse("needs_you")))
     assert "the program &#x27;agent&#x27; is not there" in inbox
     assert "start_failed" in inbox
-    page = client_of("operator").get(reverse("relay", args=[story.relay.pk])).content.decode()
+    page = marked(client_of("operator").get(reverse("relay", args=[story.relay.pk])))
     assert "Leg 2 could not be started" in page
 
 
@@ -320,7 +321,7 @@ def test_pointers_are_judged_again_on_the_gates_own_page_and_nothing_typed_is_lo
         reverse("gate_decide", args=[gate.pk]),
         {"decision": "verify", "seen": before, "comment": "half a though", "next": "Stub the gateway."},
     )
-    text = response.content.decode()
+    text = marked(response)
     assert response.status_code == 200
     assert "Checked again: " in text
     assert "half a though" in text and not Decision.objects.filter(gate=gate).exists()

@@ -19,6 +19,7 @@ from relays.models import Call, Decision, Fact, GateChange, GateEpisode, GateSta
 from relays.reports import cold
 from relays.reports import gate as report
 from relays.stores.worktree import WorkTree
+from tests.reading import marked
 from tests.report_builders import Story
 from tests.web_builders import make_gate, make_relay, make_user
 
@@ -60,7 +61,7 @@ def post(client: Client, gate: GateEpisode, decision: str = "approve", **values:
 def text_of(client: Client, gate: GateEpisode, **query: str) -> str:
     answer = client.get(reverse("gate", args=[gate.pk]), query)
     assert answer.status_code == 200
-    return answer.content.decode()
+    return marked(answer)
 
 
 def page_of(gate: GateEpisode) -> report.GatePage:
@@ -150,7 +151,7 @@ def test_another_tab_with_another_limit_is_no_double_click(gate: GateEpisode) ->
     client, looked = as_user(make_user("rae", "reviewer")), digest(gate)
     assert post(client, gate, seen=looked, sets="envelope.turns=400").status_code == 303
     other = post(client, gate, seen=looked, sets="envelope.turns=900")
-    assert other.status_code == 409 and "it is requested, not waiting" in other.content.decode()
+    assert other.status_code == 409 and "it is requested, not waiting" in marked(other)
     assert post(client, gate, seen=looked, sets="envelope.turns=400").status_code == 303
     assert Decision.objects.filter(act="approve").count() == 1
 
@@ -162,7 +163,7 @@ def test_another_comment_or_another_person_is_no_double_click(gate: GateEpisode)
     for client, comment in ((as_user(rae), "other words"), (as_user(sam), "looked at it")):
         answer = post(client, gate, seen=looked, comment=comment)
         assert answer.status_code == 409
-        text = answer.content.decode()
+        text = marked(answer)
         assert "Nothing was decided" in text and "it is requested, not waiting" in text and comment in text
     assert Decision.objects.count() == 1
 
@@ -208,7 +209,7 @@ def test_fewer_than_two_and_four_eyes_do_not_bind(story: Story, gate: GateEpisod
         {"decision": "approve", "seen": digest(gate), "comment": "alone"},
         follow=True,
     )
-    assert "Four eyes did not bind: fewer than two people may approve." in answer.content.decode()
+    assert "Four eyes did not bind: fewer than two people may approve." in marked(answer)
     assert "did not bind" in Decision.objects.get(act="approve").detail["note"]
 
 
@@ -247,12 +248,12 @@ def test_a_group_decides_and_the_page_says_which(story: Story, gate: GateEpisode
     assert as_user(make_user()).post(url, {"group": "backend", "comment": "x"}).status_code == 403
     assert as_user(rae).post(url, {"group": "backend", "comment": "theirs"}).status_code == 303
     text = text_of(as_user(rae), gate)
-    side = as_user(rae).get(f"/relays/{gate.relay_id}/?part=side").content.decode()
+    side = marked(as_user(rae).get(f"/relays/{gate.relay_id}/?part=side"))
     assert re.search(r'<a href="/reviewers/">group backend</a>:\s*<span class="data">sam</span>', side), "its page too"
     assert "Only the group backend decides on this relay: sam." in text and 'value="approve"' not in text
     answer = post(as_user(rae), gate)
-    assert answer.status_code == 403 and "only the reviewer group backend decides" in answer.content.decode()
-    assert "looked at it" in answer.content.decode()
+    assert answer.status_code == 403 and "only the reviewer group backend decides" in marked(answer)
+    assert "looked at it" in marked(answer)
     assert as_user(rae).post(url, {"group": "", "comment": "back"}).status_code == 403
     assert 'group backend</a>: <span class="data">sam</span>' in text_of(as_user(sam), gate)
     assert post(as_user(sam), gate).status_code == 303
@@ -309,7 +310,7 @@ def test_two_hundred_questions_and_an_answer_to_the_last(story: Story, gate: Gat
     text = text_of(client, gate)
     assert "200 open questions" in text and text.count("May file ") == 2 * 199
     answer = post(client, gate, **{"ref-200": "file:work/198.md", "answer-200": "It may."})
-    assert answer.status_code == 303, answer.content.decode()
+    assert answer.status_code == 303, marked(answer)
     assert Decision.objects.get(act="answer").detail == {"of": 1, "question": "file:work/198.md", "answer": "It may."}
 
 
@@ -319,7 +320,7 @@ def test_a_comment_of_ten_thousand_characters_whatever_the_line_ends(gate: GateE
     long = "word\n" * 2000
     refused = post(rae, gate, comment=long.replace("\n", "\r\n") + "more than that")
     assert refused.status_code == 400
-    assert "longer than 10000 characters" in refused.content.decode() and "more than that" in refused.content.decode()
+    assert "longer than 10000 characters" in marked(refused) and "more than that" in marked(refused)
     assert post(rae, gate, comment=long.replace("\n", "\r\n")).status_code == 303
     assert Decision.objects.get().comment == long.strip()
     text = text_of(rae, gate)
@@ -357,15 +358,15 @@ def test_the_same_queries_for_a_small_and_a_large_episode(story: Story, gate: Ga
 def test_groups_are_made_and_changed_by_an_admin_on_their_page(gate: GateEpisode) -> None:
     ada, rae = make_user("ada", "admin"), make_user("rae", "reviewer")
     url = reverse("reviewers")
-    assert "No group yet" in as_user(rae).get(url).content.decode()
+    assert "No group yet" in marked(as_user(rae).get(url))
     assert as_user(rae).post(url, {"name": "backend", "add": "rae"}).status_code == 403
     assert as_user(ada).post(url, {"name": "backend", "add": "rae ada"}).status_code == 303
     answer = as_user(ada).post(url, {"name": "new", "add": "nobody <b>"})
-    assert answer.status_code == 400 and "no such user: nobody, &lt;b&gt;" in answer.content.decode()
-    assert 'value="nobody &lt;b&gt;"' in answer.content.decode()
+    assert answer.status_code == 400 and "no such user: nobody, &lt;b&gt;" in marked(answer)
+    assert 'value="nobody &lt;b&gt;"' in marked(answer)
     reviewers.give(Actor(ada), gate.relay_id, "backend", "theirs")
     assert as_user(ada).post(url, {"name": "backend", "remove": ["ada"]}).status_code == 303
-    text = as_user(ada).get(url).content.decode()
+    text = marked(as_user(ada).get(url))
     assert 'value="rae"><span>take rae out' in text and 'value="ada"' not in text
     assert as_user(ada).post(url, {"name": "backend", "remove": ["rae"]}).status_code == 409
     assert [row.detail["group"] for row in Decision.objects.filter(act="group")] == ["backend", "backend"]

@@ -11,6 +11,7 @@ from relays.charts import flat as chart
 from relays.charts import scores as scores_chart
 from relays.models import Boundary, Call, Comparison, GateState, Relay
 from relays.reports import flat, scores, timeline
+from tests.reading import marked
 from tests.web_builders import make_gate, make_leg, make_relay
 
 pytestmark = pytest.mark.django_db
@@ -135,7 +136,7 @@ def test_scores_keep_the_worst_leg_and_tell_it_by_its_shape(monkeypatch: pytest.
 def test_the_page_and_its_parts_hold_the_zoom_of_the_address(client_of: ClientOf) -> None:
     relay = two_legs()
     client = client_of("manager")
-    page = client.get(f"/relays/{relay.pk}/?leg=1").content.decode()
+    page = marked(client.get(f"/relays/{relay.pk}/?leg=1"))
     assert "Leg 1 alone" in page and "part=series&amp;leg=1" in page
     assert client.get(f"/relays/{relay.pk}/?part=chart&leg=1").json()["figure"]["layout"]["meta"]["live"]["focus"] == 1
     tail = client.get(f"/relays/{relay.pk}/?part=tail")
@@ -163,7 +164,7 @@ def test_the_log_tab_tells_what_happened_newest_first_and_in_pages(
     gate = make_gate(relay, "OBJECTIVE_DRIFT", leg=relay.legs.get(number=1))
     client = client_of("manager")
     here = f"/relays/{relay.pk}/?tab=log"
-    page = client.get(here).content.decode()
+    page = marked(client.get(here))
     assert "gate opened" in page and f"/gates/{gate.pk}/" in page and f"/relays/{relay.pk}/legs/1/log/" in page
     seen: list[timeline.Line] = []
     before = None

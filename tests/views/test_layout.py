@@ -7,6 +7,7 @@ from django.test import Client
 
 from relays.models import Decision, Layout
 from tests.management.conftest import Cli, cli
+from tests.reading import marked
 from tests.web_builders import make_relay
 
 __all__ = ["cli"]
@@ -15,7 +16,7 @@ ClientOf = Callable[..., Client]
 
 
 def body(client: Client, address: str = "/") -> str:
-    return client.get(address).content.decode().partition("<body")[2].partition(">")[0]
+    return marked(client.get(address)).partition("<body")[2].partition(">")[0]
 
 
 def test_it_is_kept_per_person_and_on_every_page(client_of: ClientOf) -> None:
@@ -35,7 +36,7 @@ def test_a_relays_records_open_with_the_first_tab_unless_another_is_asked_for(cl
     client.post("/layout/", {"density": "roomy", "first_tab": "ledger"})
 
     def shown(query: str = "") -> str:
-        page = client.get(f"/relays/{relay.pk}/{query}").content.decode().partition('id="records"')[2]
+        page = marked(client.get(f"/relays/{relay.pk}/{query}")).partition('id="records"')[2]
         return page.partition('aria-current="page">')[2].partition("<")[0].strip()
 
     assert shown() == "Ledger"
@@ -48,7 +49,7 @@ def test_a_relays_records_open_with_the_first_tab_unless_another_is_asked_for(cl
      {"density": "roomy", "first_tab": "batons", "closed": "everything"}],
 )  # fmt: skip
 def test_a_word_that_is_no_choice_is_refused(client_of: ClientOf, fields: dict[str, str]) -> None:
-    page = client_of("operator").post("/layout/", fields, follow=True).content.decode()
+    page = marked(client_of("operator").post("/layout/", fields, follow=True))
     assert "is not known" in page
     assert not Layout.objects.exists()
 
@@ -56,12 +57,10 @@ def test_a_word_that_is_no_choice_is_refused(client_of: ClientOf, fields: dict[s
 def test_keys_of_one_character_can_be_switched_off(client_of: ClientOf) -> None:
     """WCAG 2.1.4; other choices are left alone, and what no key does is not promised in the foot."""
     client = client_of("operator")
-    assert (
-        'data-keys="on"' in body(client) and "<kbd>j</kbd>" in client.get("/").content.decode().partition("<footer")[2]
-    )
+    assert 'data-keys="on"' in body(client) and "<kbd>j</kbd>" in marked(client.get("/")).partition("<footer")[2]
     client.post("/layout/", {"density": "compact", "keys": "off"})
     assert 'data-keys="off"' in body(client) and 'data-density="compact"' in body(client)
-    assert "<kbd>" not in client.get("/").content.decode().partition("<footer")[2].partition("</footer>")[0]
+    assert "<kbd>" not in marked(client.get("/")).partition("<footer")[2].partition("</footer>")[0]
     client.post("/layout/", {"keys": "loud"})
     client.post("/layout/", {"density": "roomy"})
     assert Layout.objects.get().keys == "off"

@@ -15,6 +15,7 @@ from relays.driver import rebaton
 from relays.models import Baton, Boundary, Call, Fact, Leg, Relay, ResetTransaction
 from relays.reports import legs, made, seed
 from relays.templatetags.words import grouped
+from tests.reading import marked
 from tests.report_builders import Story
 from tests.web_builders import make_leg, make_relay
 
@@ -33,7 +34,7 @@ def story(tmp_path: Path) -> Story:
 def page(client: Client, relay: Relay, number: int, **query: object) -> str:
     response = client.get(reverse("leg", args=[relay.pk, number]), query)
     assert response.status_code == 200
-    return response.content.decode()
+    return marked(response)
 
 
 def test_what_the_page_shows(story: Story, client_of: Clients) -> None:
@@ -82,7 +83,7 @@ def test_a_hold_that_kept_nobody_is_marked(story: Story, client_of: Clients) -> 
     Boundary.objects.filter(pk=held[2].pk).update(decision={"would": {}})
     assert page(client_of("manager"), story.relay, 1, page=3).count(mark) == 2
     records = client_of("manager").get(reverse("relay", args=[story.relay.pk]), {"tab": "boundaries", "held": 1})
-    assert records.content.decode().count(mark) == 2
+    assert marked(records).count(mark) == 2
 
 
 def test_findings_of_a_leg_are_marked(story: Story, client_of: Clients) -> None:

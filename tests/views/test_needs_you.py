@@ -13,6 +13,7 @@ from django.utils import timezone
 from relays.core import pricefile
 from relays.models import Call, GateEpisode, GateState, Relay, RelayStatus
 from relays.reports.needs_you import needs_you, parked_times
+from tests.reading import marked
 from tests.web_builders import bump, make_fleet, make_gate, make_leg, make_relay
 
 pytestmark = pytest.mark.django_db
@@ -26,7 +27,7 @@ def test_the_oldest_gate_is_loud_and_younger_ones_are_rows(client_of: ClientOf) 
     make_gate(young, "BUDGET_EXHAUSTED", opened_at=now - timedelta(minutes=6))
     leg = make_leg(old, 3, reason="RELAY_PARKED_UNSAFE", cause="ceiling", hold="TREE_DIRTY_UNPARKED")
     make_gate(old, opened_at=now - timedelta(minutes=43), leg=leg, items=["One dirty path could not be stored."])
-    page = client_of("reviewer").get("/").content.decode()
+    page = marked(client_of("reviewer").get("/"))
     loud = page[page.index('class="loud"') : page.index('class="gates"')]
     assert "The older stop" in loud and "43 min" in loud and "One dirty path could not be stored." in loud
     assert "RELAY_PARKED_UNSAFE" in loud and "TREE_DIRTY_UNPARKED" in loud and ">ceiling</a>, leg 3" in loud
@@ -45,7 +46,7 @@ def test_a_cold_prefix_has_its_price_or_says_what_is_missing(client_of: ClientOf
         leg = make_leg(relay, 0, resident=[40_000, 90_000], reason="RELAY_PARKED_UNSAFE")
         Call.objects.filter(leg=leg).update(model=model, cache_write_5m=40_000)
         make_gate(relay, leg=leg)
-    page = client_of("reviewer").get("/").content.decode()
+    page = marked(client_of("reviewer").get("/"))
     assert "$0.15" in page and "40,000 tokens, as the first call of leg 0 had them" in page
     assert "40,000 tokens, no price" in page and "No price is on record for never-heard-of." in page
 
@@ -53,13 +54,11 @@ def test_a_cold_prefix_has_its_price_or_says_what_is_missing(client_of: ClientOf
 def test_an_empty_house_says_what_to_do_next(client_of: ClientOf) -> None:
     operator, manager = client_of("operator"), client_of("manager")
     for address in ("/", "/relays/"):
-        page = operator.get(address).content.decode()
+        page = marked(operator.get(address))
         assert "No relay yet" in page and 'href="/start/"' in page and 'href="/sessions/import/"' in page
-        assert "An operator starts one" in manager.get(address).content.decode()
-    part = operator.get("/?part=inbox").content.decode()
-    assert (
-        'href="/sessions/import/"' in part and "An operator starts one" in manager.get("/?part=inbox").content.decode()
-    )
+        assert "An operator starts one" in marked(manager.get(address))
+    part = marked(operator.get("/?part=inbox"))
+    assert 'href="/sessions/import/"' in part and "An operator starts one" in marked(manager.get("/?part=inbox"))
 
 
 def test_the_count_of_waiting_gates_is_in_the_title_of_every_page(client_of: ClientOf) -> None:
@@ -68,16 +67,16 @@ def test_the_count_of_waiting_gates_is_in_the_title_of_every_page(client_of: Cli
     make_gate(make_relay(), "OBJECTIVE_DRIFT", state=GateState.CONFIRMED)
     client = client_of("manager")
     for address in ("/", "/relays/", "/vocabulary/"):
-        assert "<title>(2) " in client.get(address).content.decode(), address
+        assert "<title>(2) " in marked(client.get(address)), address
     GateEpisode.objects.update(state=GateState.SUPERSEDED)
-    assert "<title>Relays" in client.get("/relays/").content.decode()
+    assert "<title>Relays" in marked(client.get("/relays/"))
 
 
 def test_running_relays_have_a_sparkline_and_their_context(client_of: ClientOf) -> None:
     relay = make_relay(objective="Runs by itself", unpriced_calls=4)
     make_leg(relay, 0, resident=[20_000, 130_000], reason="RELAY_ROTATED", fidelity_verified=3, fidelity_dangling=1)
     make_leg(relay, 1, resident=[24_000, 74_210])
-    page = client_of("manager").get("/").content.decode()
+    page = marked(client_of("manager").get("/"))
     assert "Runs by itself" in page and 'class="spark"' in page and "of the last 4 calls" in page
     assert "74,210 of 180,000 ceiling" in page
     assert "unpriced" in page and "$0.00" not in page
@@ -98,29 +97,29 @@ def test_agent_text_is_shown_as_text(client_of: ClientOf) -> None:
     hostile = "<img src=x onerror=alert(1)>"
     make_gate(make_relay(status=RelayStatus.PARKED, objective=hostile), items=[hostile], error=hostile)
     make_relay(objective=hostile, status_why=hostile)
-    page = client_of("reviewer").get("/").content.decode()
+    page = marked(client_of("reviewer").get("/"))
     assert "<img" not in page and "&lt;img src=x" in page
 
 
 def test_an_empty_site_says_how_to_start(client_of: ClientOf) -> None:
-    page = client_of("operator").get("/").content.decode()
+    page = marked(client_of("operator").get("/"))
     assert "No relay yet" in page and "manage.py relay start" in page and "Nobody is needed" in page
 
 
 def test_when_nothing_waits_the_last_decision_and_what_runs_are_said(client_of: ClientOf) -> None:
     make_relay()
-    page = client_of("operator").get("/").content.decode()
+    page = marked(client_of("operator").get("/"))
     assert "Nobody is needed" in page and "1 relay runs by itself" in page
 
 
 def test_a_parked_relay_without_a_gate_is_said_too(client_of: ClientOf) -> None:
     """An operator resumes it, and nothing else on this page would tell."""
     make_gate(make_relay(status=RelayStatus.PARKED))
-    assert "without a gate" not in client_of("operator").get("/").content.decode()
+    assert "without a gate" not in marked(client_of("operator").get("/"))
     refused = make_relay(status=RelayStatus.PARKED)
     make_gate(refused, state=GateState.REFUSED)
     bump("inbox", "relays")
-    page = client_of("operator").get("/").content.decode()
+    page = marked(client_of("operator").get("/"))
     assert (
         "1 parked without a gate, an operator resumes or stops it" in page and 'href="/relays/?status=parked"' in page
     )
@@ -162,7 +161,7 @@ def test_who_has_no_role_is_told_what_is_missing(client_of: ClientOf) -> None:
     for address in ("/", "/?part=inbox"):
         answer = client_of().get(address)
         assert answer.status_code == 403
-        assert "This needs one of the roles operator, reviewer, manager or admin" in answer.content.decode()
+        assert "This needs one of the roles operator, reviewer, manager or admin" in marked(answer)
     assert Client().get("/").headers["Location"] == "/sign-in/?next=/"
 
 
@@ -178,12 +177,12 @@ def test_a_relay_that_vanishes_between_two_looks_leaves_the_page_working(client_
     client = client_of("reviewer")
     relay = make_relay(status=RelayStatus.PARKED, objective="Soon gone")
     make_gate(relay)
-    assert "Soon gone" in client.get("/").content.decode()
+    assert "Soon gone" in marked(client.get("/"))
     GateEpisode.objects.all().delete()
     Relay.objects.all().delete()
     bump("inbox", "relays")
     answer = client.get("/?part=inbox")
-    assert answer.status_code == 200 and "Soon gone" not in answer.content.decode()
+    assert answer.status_code == 200 and "Soon gone" not in marked(answer)
 
 
 def test_hours_parked_are_the_union_of_what_was_open() -> None:
@@ -203,6 +202,6 @@ def test_hours_parked_are_the_union_of_what_was_open() -> None:
 
 def test_an_approved_gate_is_listed_apart_and_not_counted(client_of: ClientOf) -> None:
     make_gate(make_relay(status=RelayStatus.PARKED, objective="Decided already"), state=GateState.APPROVED)
-    page = client_of("operator").get("/").content.decode()
+    page = marked(client_of("operator").get("/"))
     assert "<title>Needs you" in page and "Approved, not yet requested" in page and "Decided already" in page
     assert "btn-loud" not in page

@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from relays.models import Decision, Leg, Relay, Session
 from tests.builders import make_repo
+from tests.reading import marked
 from tests.session_builders import add_leg, make_session
 from tests.web_builders import make_user
 
@@ -38,7 +39,7 @@ def address(session: Session) -> str:
 
 
 def token(client: Client, session: Session) -> str:
-    found = re.search(r'name="form" value="([^"]+)"', client.get(address(session)).content.decode())
+    found = re.search(r'name="form" value="([^"]+)"', marked(client.get(address(session))))
     assert found
     return found[1]
 
@@ -51,11 +52,11 @@ def filled(client: Client, session: Session, **values: str) -> dict[str, str]:
 def test_only_an_operator_sees_the_button_and_may_open_the_form(client_of: ClientOf, session: Session) -> None:
     for role in ("reviewer", "manager"):
         client = client_of(role)
-        assert "Promote" not in client.get(f"/sessions/{session.pk}/").content.decode()
+        assert "Promote" not in marked(client.get(f"/sessions/{session.pk}/"))
         assert client.get(address(session)).status_code == client.post(address(session)).status_code == 403
     operator = client_of("operator")
     for page in (f"/sessions/{session.pk}/", f"/sessions/{session.pk}/?part=head"):
-        assert f'href="{address(session)}"' in operator.get(page).content.decode()
+        assert f'href="{address(session)}"' in marked(operator.get(page))
     assert client_of().get(address(session)).status_code == 403
     assert Client().get(address(session)).status_code == 302
     assert operator.get("/sessions/99999/promote/").status_code == 404
@@ -71,7 +72,7 @@ def test_the_form_is_prefilled_with_the_repository_and_with_no_objective(client_
         "end",
         baton={"pointers": ["commit:1a2b3c4", "file:a.py"], "missing": ["next_action", "decisions"]},
     )
-    page = client_of("operator").get(address(session)).content.decode()
+    page = marked(client_of("operator").get(address(session)))
     assert session.cwd in page and 'name="repo"' not in page, "the folder is the session's, not the form's"
     assert re.search(r'<textarea[^>]*name="objective"[^>]*></textarea>', page)
     assert "next_action" in page and "decisions" in page and "commit:1a2b3c4" in page
@@ -85,7 +86,7 @@ def test_a_check_says_what_each_field_means_and_starts_nothing(client_of: Client
     def check(**values: str) -> str:
         answer = client.post(address(session), filled(client, session, **(values | {"do": "check"})))
         assert answer.status_code == 200
-        return answer.content.decode()
+        return marked(answer)
 
     assert "Machine-readable: a store is asked for issues:none open" in check()
     assert "a reviewer confirms it" in check(done_when="all is nice")
@@ -112,8 +113,8 @@ def test_a_start_makes_the_relay_and_its_decision_and_leads_to_it(client_of: Cli
     assert (relay.agent_args, relay.policy["envelope"]["legs"]) == ({"items": "2"}, 3)
     row = Decision.objects.get()
     assert (row.act, row.relay, row.detail["origin"]["sid"]) == ("start", relay, session.sid)
-    assert f"{relay.pk} is started in {session.cwd}" in client.get(answer["Location"]).content.decode()
-    assert relay.pk in client.get(address(session)).content.decode()
+    assert f"{relay.pk} is started in {session.cwd}" in marked(client.get(answer["Location"]))
+    assert relay.pk in marked(client.get(address(session)))
 
 
 def test_sent_twice_a_form_starts_one_relay(client_of: ClientOf, session: Session) -> None:
@@ -128,7 +129,7 @@ def test_sent_twice_a_form_starts_one_relay(client_of: ClientOf, session: Sessio
         client_of("operator").post(address(session), values),
     ):
         assert other.status_code == 409
-        assert "COLLISION_RISK" in other.content.decode()
+        assert "COLLISION_RISK" in marked(other)
     assert Relay.objects.count() == 1
 
 
@@ -169,7 +170,7 @@ def test_what_is_refused_comes_back_as_it_was_typed_and_makes_nothing(client_of:
     client = client_of("operator")
     for what, (values, status, words) in REFUSED.items():
         answer = client.post(address(session), filled(client, session, **({"objective": "Close <them>."} | values)))
-        page = answer.content.decode()
+        page = marked(answer)
         assert answer.status_code == status, what
         assert words in page and "Nothing was started" in page, what
         assert ("Close &lt;them&gt;." in page) == ("objective" not in values), what
@@ -179,7 +180,7 @@ def test_what_is_refused_comes_back_as_it_was_typed_and_makes_nothing(client_of:
 @pytest.mark.parametrize("where", ["", "orders", "/nowhere/at/all"])
 def test_a_session_without_a_folder_here_says_so(client_of: ClientOf, where: str) -> None:
     session, client = make_session(cwd=where), client_of("operator")
-    page = client.get(address(session)).content.decode()
+    page = marked(client.get(address(session)))
     assert "cannot be promoted here" in page and "relay start --repo" in page and 'name="objective"' not in page
     answer = client.post(address(session), {"do": "start", "form": "x" * 20, "objective": "Go.", "agent": "scripted"})
     assert answer.status_code == 400
@@ -189,7 +190,7 @@ def test_a_session_without_a_folder_here_says_so(client_of: ClientOf, where: str
 def test_a_folder_that_is_no_repository_is_refused(client_of: ClientOf, tmp_path: Path) -> None:
     session, client = make_session(cwd=str(tmp_path)), client_of("operator")
     answer = client.post(address(session), filled(client, session))
-    assert answer.status_code == 400 and "Nothing was started" in answer.content.decode()
+    assert answer.status_code == 400 and "Nothing was started" in marked(answer)
 
 
 def test_the_page_costs_the_same_however_long_the_session_is(client_of: ClientOf, session: Session) -> None:

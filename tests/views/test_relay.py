@@ -15,6 +15,7 @@ from relays.models import Counted, Decision, Leg, Relay, RelayStatus
 from relays.reports import status
 from relays.views.csvfile import cell
 from tests import builders
+from tests.reading import marked
 from tests.report_builders import Story
 from tests.web_builders import bump, make_leg, make_relay
 
@@ -34,7 +35,7 @@ def story(tmp_path: Path) -> Story:
 def page(client: Client, relay: Relay, **query: object) -> str:
     response = client.get(reverse("relay", args=[relay.pk]), query)
     assert response.status_code == 200
-    return response.content.decode()
+    return marked(response)
 
 
 def test_sign_in_and_a_role_are_needed(story: Story, client: Client, client_of: Clients) -> None:
@@ -76,18 +77,18 @@ def test_a_low_budget_is_said_on_page_and_lists(story: Story, client_of: Clients
         "policy": {"envelope": {"turns": 40, "spend": "10"}},
     }  # fmt: skip
     Relay.objects.filter(pk=story.relay.pk).update(**low)
-    text = client.get(reverse("relay", args=[story.relay.pk])).content.decode()
+    text = marked(client.get(reverse("relay", args=[story.relay.pk])))
     assert "Under a fifth is left: money, turns" in text
     assert "turns 5 of 40" in text
     for name in ("relays", "needs_you"):
-        assert "under a fifth is left: " in client.get(reverse(name)).content.decode()
+        assert "under a fifth is left: " in marked(client.get(reverse(name)))
     Relay.objects.filter(pk=story.relay.pk).update(warned_axes=[])
-    assert "Under a fifth" not in client.get(reverse("relay", args=[story.relay.pk])).content.decode()
+    assert "Under a fifth" not in marked(client.get(reverse("relay", args=[story.relay.pk])))
 
 
 def test_findings_about_the_repository_are_shown_as_text(story: Story, client_of: Clients) -> None:
     Relay.objects.filter(pk=story.relay.pk).update(findings=["config key <b>core.fsmonitor</b> would run a program"])
-    text = client_of("manager").get(reverse("relay", args=[story.relay.pk])).content.decode()
+    text = marked(client_of("manager").get(reverse("relay", args=[story.relay.pk])))
     assert "config key &lt;b&gt;core.fsmonitor&lt;/b&gt; would run a program" in text
 
 
@@ -155,7 +156,7 @@ def test_a_very_long_objective_leaves_what_waits_in_sight(story: Story, client_o
     story.relay.refresh_from_db()
     gate = story.park()
     for url in (reverse("relay", args=[story.relay.pk]), reverse("gate", args=[gate.pk])):
-        text = client_of("reviewer").get(url).content.decode()
+        text = marked(client_of("reviewer").get(url))
         head, _, rest = text[text.index("<h1") :].partition("The whole objective</summary>")
         assert "The end of it." not in head
         assert f'<p class="pre data">{words}</p>' in rest
@@ -187,7 +188,7 @@ def test_a_commit_among_pointers_is_short_and_copies_whole(story: Story, client_
     for url in (
         reverse("relay", args=[story.relay.pk]) + "?tab=ledger", reverse("leg", args=[story.relay.pk, 0]),
     ):  # fmt: skip
-        text = client_of("manager").get(url).content.decode()
+        text = marked(client_of("manager").get(url))
         assert f'<span class="mono">commit</span> <button class="sha" type="button" data-copy="{sha}"' in text
         assert f">commit:{sha}<" not in text
 
@@ -197,7 +198,7 @@ def test_a_part_is_sent_once_until_it_changes(story: Story, client_of: Clients, 
     client, url = client_of("operator"), reverse("relay", args=[story.relay.pk])
     first = client.get(url, {"part": part})
     assert first.status_code == 200
-    assert "csrfmiddlewaretoken" not in first.content.decode()
+    assert "csrfmiddlewaretoken" not in marked(first)
     again = client.get(url, {"part": part}, headers={"If-None-Match": first["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
     story.leg(turns=9, reason="")
@@ -257,7 +258,7 @@ def test_park_is_recorded_and_said(story: Story, client_of: Clients) -> None:
     client = client_of("operator")
     response = client.post(reverse("relay_park", args=[story.relay.pk]), {"comment": "lunch"}, follow=True)
     assert response.redirect_chain == [(reverse("relay", args=[story.relay.pk]), 303)]
-    assert f"leg {leg.number} ends at its next safe point" in response.content.decode()
+    assert f"leg {leg.number} ends at its next safe point" in marked(response)
     assert Decision.objects.get().comment == "lunch"
     assert Relay.objects.get(pk=story.relay.pk).park == "drain"
     assert 'form="act-resume"' in page(client, story.relay)  # withdraw
@@ -269,14 +270,14 @@ def test_resume_says_what_is_true_before_the_relay_was_checked(story: Story, cli
     client = client_of("operator")
     assert "It is checked first; leg 2 starts from the current baton unless it is done" in page(client, story.relay)
     response = client.post(reverse("relay_resume", args=[story.relay.pk]), follow=True)
-    assert "the next leg starts unless it is done or may rest" in response.content.decode()
+    assert "the next leg starts unless it is done or may rest" in marked(response)
 
 
 def test_a_fact_is_stated_shown_as_text_and_taken_back(story: Story, client_of: Clients) -> None:
     """interface.md, Pages 3: "pins and explicit user facts can be added and removed as decisions"."""
     url, client = reverse("relay_facts", args=[story.relay.pk]), client_of("operator")
     assert 'form="act-facts"' in page(client, story.relay)
-    said = client.post(url, {"do": "fact", "stated": "<b>The port</b> is 8001."}, follow=True).content.decode()
+    said = marked(client.post(url, {"do": "fact", "stated": "<b>The port</b> is 8001."}, follow=True))
     assert "Recorded: the next leg is given what stands now." in said
     assert "&lt;b&gt;The port&lt;/b&gt; is 8001." in said and "<b>The port</b>" not in said
     client.post(url, {"do": "pin", "stated": "#1"})
@@ -285,7 +286,7 @@ def test_a_fact_is_stated_shown_as_text_and_taken_back(story: Story, client_of: 
     client.post(url, {"do": "pin issue:#1"})
     text = page(client, story.relay)
     assert "issue:#1" not in text.partition("Pins and facts")[2].partition("</section>")[0]
-    refused = client.post(url, {"do": "all", "stated": "x"}, follow=True).content.decode()
+    refused = marked(client.post(url, {"do": "all", "stated": "x"}, follow=True))
     assert "say whether it is a fact or a pin" in refused and Decision.objects.count() == 3
     reading = page(client_of("manager"), story.relay)
     assert "is 8001." in reading and 'form="act-facts"' not in reading
@@ -295,7 +296,7 @@ def test_a_fact_is_stated_shown_as_text_and_taken_back(story: Story, client_of: 
 def test_a_refusal_is_one_line_on_the_page(story: Story, client_of: Clients) -> None:
     Relay.objects.filter(pk=story.relay.pk).update(status=RelayStatus.DONE, ended_at=story.clock)
     response = client_of("operator").post(reverse("relay_stop", args=[story.relay.pk]), follow=True)
-    assert "a done relay stays done" in response.content.decode()
+    assert "a done relay stays done" in marked(response)
     assert not Decision.objects.exists()
 
 

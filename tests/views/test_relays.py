@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from relays.models import Counted, GateState, Leg, Relay, RelayStatus
 from relays.reports.relays import SEARCHED, clean_query, relays_page, tokens_of
+from tests.reading import marked
 from tests.report_builders import Story
 from tests.session_builders import make_session
 from tests.web_builders import bump, make_fleet, make_gate, make_leg, make_relay, make_user
@@ -32,7 +33,7 @@ def test_a_row_says_status_leg_progress_context_fidelity_money_and_last_data(cli
     )
     make_leg(relay, 0, reason="RELAY_ROTATED", fidelity_verified=29, fidelity_dangling=0, fidelity_unknown=2)
     make_leg(relay, 22, resident=[74_210])
-    page = client_of("manager").get("/relays/").content.decode()
+    page = marked(client_of("manager").get("/relays/"))
     for text in (
         "Move the call sites",
         "running",
@@ -49,10 +50,10 @@ def test_a_row_says_status_leg_progress_context_fidelity_money_and_last_data(cli
 
 def test_money_without_prices_reads_unpriced_and_partly_priced_says_how_many_calls_miss(client_of: ClientOf) -> None:
     make_relay(unpriced_calls=3)
-    page = client_of("manager").get("/relays/").content.decode()
+    page = marked(client_of("manager").get("/relays/"))
     assert "unpriced" in page and "$0.00" not in page
     make_relay(unpriced_calls=3, spend_used=Decimal("1.5"))
-    assert '$1.50 <span class="u">partial: 3 calls unpriced' in client_of("manager").get("/relays/").content.decode()
+    assert '$1.50 <span class="u">partial: 3 calls unpriced' in marked(client_of("manager").get("/relays/"))
 
 
 def test_search_and_filters() -> None:
@@ -80,9 +81,9 @@ def test_a_sha_finds_the_relay_whose_leg_made_it_or_ended_there(client_of: Clien
     assert ids(q=sha) == ids(q="ABCDEF1") == [made.pk], "a foreign commit is not its own"
     assert ids(q="abcdef2") == [ended.pk] and ids(q="c0ffee0") == [other.pk]
     assert ids(q="abcdef") == [], "fewer than seven digits are no SHA"
-    page = client_of("manager").get(f"/relays/?q={sha[:9]}").content.decode()
+    page = marked(client_of("manager").get(f"/relays/?q={sha[:9]}"))
     assert "made by leg 4" in page and f"/relays/{made.pk}/legs/4/" in page and f'data-copy="{sha}"' in page
-    assert "where leg 2 ended" in client_of("manager").get("/relays/?q=abcdef2").content.decode()
+    assert "where leg 2 ended" in marked(client_of("manager").get("/relays/?q=abcdef2"))
 
 
 def test_a_token_is_found_as_a_word_of_the_search() -> None:
@@ -173,10 +174,10 @@ def test_pages_of_fifty_and_a_page_behind_the_end_is_the_last(client_of: ClientO
     for n in range(51):
         make_relay(objective=f"Job {n:02d}", owner=owner, created_at=now - timedelta(minutes=n))
     client = client_of("manager")
-    first = client.get("/relays/?owner=mara").content.decode()
+    first = marked(client.get("/relays/?owner=mara"))
     assert "Job 49" in first and "Job 50" not in first and "page 1 of 2" in first
     assert 'href="?owner=mara&amp;page=2"' in first, "the next page keeps the filters"
-    last = client.get("/relays/?owner=mara&page=77").content.decode()
+    last = marked(client.get("/relays/?owner=mara&page=77"))
     assert "Job 50" in last and "Job 49" not in last and 'href="?owner=mara" rel="prev"' in last
 
 
@@ -195,15 +196,15 @@ def test_fifty_relays_cost_as_many_queries_as_one(client_of: ClientOf) -> None:
 
 def test_empty_pages_say_what_to_do_next(client_of: ClientOf) -> None:
     client = client_of("operator")
-    assert "manage.py relay start" in client.get("/relays/").content.decode()
+    assert "manage.py relay start" in marked(client.get("/relays/"))
     make_relay()
-    page = client.get("/relays/?q=nothing").content.decode()
+    page = marked(client.get("/relays/?q=nothing"))
     assert "No relay matches" in page and 'value="nothing"' in page
 
 
 def test_a_search_word_comes_back_as_text(client_of: ClientOf) -> None:
     make_relay()
-    page = client_of("operator").get("/relays/", {"q": '"><script>alert(1)</script>'}).content.decode()
+    page = marked(client_of("operator").get("/relays/", {"q": '"><script>alert(1)</script>'}))
     assert "<script>alert" not in page
 
 
@@ -223,10 +224,10 @@ def test_an_unknown_part_is_not_found(client_of: ClientOf) -> None:
 def test_a_relay_that_vanishes_between_two_looks_is_gone_from_the_list(client_of: ClientOf) -> None:
     client = client_of("manager")
     keep, gone = make_relay(objective="Stays"), make_relay(objective="Goes")
-    assert "Goes" in client.get("/relays/?part=list").content.decode()
+    assert "Goes" in marked(client.get("/relays/?part=list"))
     Relay.objects.filter(pk=gone.pk).delete()
     bump("relays")
-    page = client.get("/relays/?part=list").content.decode()
+    page = marked(client.get("/relays/?part=list"))
     assert "Goes" not in page and keep.pk in page
 
 
@@ -241,7 +242,7 @@ def test_a_search_finds_gates_sessions_and_batons_too(client_of: ClientOf, tmp_p
     client = client_of("manager")
 
     def found(text: str) -> str:
-        page = client.get("/relays/", {"q": text}).content.decode()
+        page = marked(client.get("/relays/", {"q": text}))
         return page.partition('id="elsewhere"')[2].partition("</div>")[0]
 
     for text in (f"gate {gate.pk}", f"#{gate.pk}", f" Gate #{gate.pk}", str(gate.pk)):

@@ -17,6 +17,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from relays.models import Decision, Import, ImportedFile, Session, SessionCall
+from tests.reading import marked
 from tests.session_builders import (
     add_anomaly,
     add_calls,
@@ -39,7 +40,7 @@ SESSION_PARTS = ("head", "kpis", "series", "chart", "found", "calls", "side")
 def text(client: Client, address: str, status: int = 200) -> str:
     answer = client.get(address)
     assert answer.status_code == status, address
-    return answer.content.decode()
+    return marked(answer)
 
 
 # ---- who ------------------------------------------------------------------------------------------------------------
@@ -205,7 +206,7 @@ def test_parts_are_the_page_in_pieces_and_are_not_sent_twice(client_of: ClientOf
         again = client.get(f"/sessions/{session.pk}/?part={part}", headers={"If-None-Match": answer["ETag"]})
         assert again.status_code == 304 and not again.content
         if part != "chart":
-            assert f"?part={part}" in whole and "hx-swap" in answer.content.decode()
+            assert f"?part={part}" in whole and "hx-swap" in marked(answer)
     Session.objects.filter(pk=session.pk).update(compactions=7)
     bump(f"session:{session.pk}")
     assert "Seven compactions" in text(client, f"/sessions/{session.pk}/?part=head")
@@ -375,7 +376,7 @@ def test_an_operator_imports_follows_cancels_and_goes_on(client_of: ClientOf, ro
 def test_a_path_outside_is_refused_in_words_and_nothing_begins(client_of: ClientOf, root: Path, path: str) -> None:
     client = client_of("operator")
     answer = client.post("/sessions/import/", {"path": path}, follow=True)
-    assert answer.status_code == 200 and "import: " in answer.content.decode()
+    assert answer.status_code == 200 and "import: " in marked(answer)
     assert not Import.objects.exists()
 
 

@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from relays.access import make_sign_in_link
 from relays.models import SignInLink
+from tests.reading import marked
 from tests.web_builders import make_user
 
 pytestmark = pytest.mark.django_db
@@ -31,7 +32,7 @@ def signed_in(client: Client) -> bool:
 
 def test_the_right_password_signs_in_and_goes_where_one_wanted_to(mara: User) -> None:
     client = Client()
-    page = client.get("/sign-in/?next=/relays/").content.decode()
+    page = marked(client.get("/sign-in/?next=/relays/"))
     assert 'name="next" value="/relays/"' in page and "Sign in" in page
     answer = client.post("/sign-in/", {**RIGHT, "next": "/relays/"})
     assert answer.headers["Location"] == "/relays/" and signed_in(client)
@@ -50,7 +51,7 @@ def test_a_wrong_password_and_an_unknown_or_inactive_name_get_the_same_answer(ma
     mara.save()
     answers = [Client().post("/sign-in/", form) for form in (RIGHT, {"username": "nobody", "password": "x"})]
     for answer in answers:
-        assert answer.status_code == 400 and "do not fit together" in answer.content.decode()
+        assert answer.status_code == 400 and "do not fit together" in marked(answer)
 
 
 def test_after_five_failures_one_has_to_wait_even_with_the_right_password(mara: User) -> None:
@@ -59,7 +60,7 @@ def test_after_five_failures_one_has_to_wait_even_with_the_right_password(mara: 
         assert [client.post("/sign-in/", WRONG).status_code for _ in range(5)] == [400, 400, 400, 400, 429]
         answer = client.post("/sign-in/", RIGHT)
         assert answer.status_code == 429 and answer["Retry-After"] == "30" and not signed_in(client)
-        assert "Wait 30 s" in answer.content.decode()
+        assert "Wait 30 s" in marked(answer)
         assert Client().post("/sign-in/", {**WRONG, "username": "MARA"}).status_code == 429, "the same name in capitals"
         assert Client(REMOTE_ADDR="10.9.8.7").post("/sign-in/", RIGHT).status_code == 302, "another address may"
         clock.shift(31)
@@ -129,7 +130,7 @@ def test_forms_need_their_secret(mara: User) -> None:
     for path in ("/sign-in/", make_sign_in_link(mara)):
         answer = client.post(path, RIGHT)
         assert answer.status_code == 403 and not signed_in(client)
-        assert "This form is too old" in answer.content.decode()
+        assert "This form is too old" in marked(answer)
 
 
 def test_other_methods_are_refused() -> None:
@@ -158,11 +159,11 @@ def test_pages_are_strict_about_scripts_and_styles(mara: User) -> None:
         answer = Client().get(path)
         policy = answer["Content-Security-Policy"]
         assert "script-src 'self'" in policy and "style-src 'self'" in policy and "unsafe" not in policy
-        page = answer.content.decode()
+        page = marked(answer)
         assert " style=" not in page and " onclick=" not in page and "<style" not in page and "<script>" not in page
 
 
 def test_an_address_that_is_no_page_says_so_to_everybody(client_of: ClientOf) -> None:
     for client in (Client(), client_of("operator")):
         answer = client.get("/nope/")
-        assert answer.status_code == 404 and "There is no page at /nope/" in answer.content.decode()
+        assert answer.status_code == 404 and "There is no page at /nope/" in marked(answer)

@@ -16,6 +16,7 @@ from relays.models import Decision, Leg, Relay
 from relays.reports import start as report
 from tests import builders
 from tests.actions.acts import everything
+from tests.reading import marked, seen
 from tests.web_builders import make_relay, make_user
 
 pytestmark = pytest.mark.django_db
@@ -46,10 +47,6 @@ def form(place: object, **values: Any) -> dict[str, Any]:
     return made | values
 
 
-def text_of(content: bytes) -> str:
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", content.decode()))
-
-
 def test_the_form_starts_one_relay_however_often_it_is_sent(client_of: ClientOf, place: Path) -> None:
     client = client_of("operator")
     values = form(place, legs="5", sets="leg.turns=9\nmark.context=0.5", agent_args="items=2", mode="advise", spend="3")
@@ -61,7 +58,7 @@ def test_the_form_starts_one_relay_however_often_it_is_sent(client_of: ClientOf,
     assert (relay.region, relay.agent_args, relay.mode) == (["src/**"], {"items": "2"}, "advise")
     assert relay.policy["envelope"] | {"legs": 5, "spend": "3"} == relay.policy["envelope"]
     assert (relay.policy["leg"]["turns"], relay.policy["mark"]["context"]) == (9, 0.5)
-    assert f"{relay.pk} is started in" in client.get(first["Location"]).content.decode()
+    assert f"{relay.pk} is started in" in marked(client.get(first["Location"]))
 
 
 def test_a_plan_and_a_try_and_a_stored_policy(client_of: ClientOf, place: Path) -> None:
@@ -73,7 +70,7 @@ def test_a_plan_and_a_try_and_a_stored_policy(client_of: ClientOf, place: Path) 
     relay = Relay.objects.get()
     assert (relay.status, relay.next_at, relay.park) == ("waiting", at, "leg")
     assert (str(relay.policy_version), relay.policy["ceiling"]) == ("nightly@1", 0.8)
-    assert "one leg, then it parks" in text_of(client.get("/relays/").content)
+    assert "one leg, then it parks" in seen(client.get("/relays/"))
 
 
 def test_a_check_says_what_each_field_means_and_makes_nothing(client_of: ClientOf, place: Path) -> None:
@@ -85,22 +82,22 @@ def test_a_check_says_what_each_field_means_and_makes_nothing(client_of: ClientO
     leases.acquire(holder, ["docs/**"], timezone.now())
     before = everything()
     client = client_of("operator")
-    said = text_of(client.post("/start/", form(place, do="check")).content)
+    said = seen(client.post("/start/", form(place, do="check")))
     assert "Machine-readable, 1 clause: the relay ends by itself when all hold." in said
     assert "issues:none open: does not hold yet (1 open: #1)" in said
     assert "Matches 2 files of 8; what lies outside is left alone. Nobody else holds it." in said
     assert "src/a.py" in said
-    prose = text_of(client.post("/start/", form(place, do="check", done_when="it reads well")).content)
-    assert "Needs a person: &#x27;it reads well&#x27;" in prose and "needs a limit of its envelope" in prose
+    prose = seen(client.post("/start/", form(place, do="check", done_when="it reads well")))
+    assert "Needs a person: 'it reads well'" in prose and "needs a limit of its envelope" in prose
     assert "envelope: a goal in prose needs at least one limit" in prose
-    idle = text_of(client.post("/start/", form(place, do="check", region="src/**\nnowhere/**")).content)
+    idle = seen(client.post("/start/", form(place, do="check", region="src/**\nnowhere/**")))
     assert "Matches 2 files of 8" in idle and "No file matches nowhere/** yet." in idle
-    answer = client.post("/start/", form(place, do="check", region="**")).content
-    assert f'href="/relays/{holder.pk}/"'.encode() in answer
-    held = text_of(answer)
+    answer = client.post("/start/", form(place, do="check", region="**"))
+    assert f'href="/relays/{holder.pk}/"' in marked(answer)
+    held = seen(answer)
     assert f"COLLISION_RISK: {holder.pk} holds a region that could match" in held
-    wrong = text_of(client.post("/start/", form("/nowhere", do="check", region="../x", agent_args="x")).content)
-    assert "no such folder" in wrong and "write it as name=value" in wrong and "&#x27;../x&#x27;" in wrong
+    wrong = seen(client.post("/start/", form("/nowhere", do="check", region="../x", agent_args="x")))
+    assert "no such folder" in wrong and "write it as name=value" in wrong and "'../x'" in wrong
     assert everything() == before
 
 
@@ -129,11 +126,11 @@ def test_hostile_files_suggest_nothing_and_break_nothing(repo: Path) -> None:
 
 def test_a_suggestion_fills_its_field_without_javascript(client_of: ClientOf, place: Path) -> None:
     client = client_of("operator")
-    page = client.post("/start/", form(place, do="", use_region="tests/**")).content.decode()
+    page = marked(client.post("/start/", form(place, do="", use_region="tests/**")))
     assert re.search(r'<textarea[^>]*name="region"[^>]*>src/\*\*\ntests/\*\*</textarea>', page)
-    page = client.post("/start/", form(place, do="", use_region="**")).content.decode()
+    page = marked(client.post("/start/", form(place, do="", use_region="**")))
     assert re.search(r'<textarea[^>]*name="region"[^>]*>\*\*</textarea>', page)
-    page = client.post("/start/", form(place, do="", use_done='cmd:"make test"')).content.decode()
+    page = marked(client.post("/start/", form(place, do="", use_done='cmd:"make test"')))
     assert 'value="cmd:&quot;make test&quot;"' in page
     assert not Relay.objects.exists()
 
@@ -142,7 +139,7 @@ def test_a_refusal_keeps_everything_that_was_typed(client_of: ClientOf, place: P
     client = client_of("operator")
     values = form(place, objective="<b>Close</b> them", sets="leg.trns=4", at="2001-01-01T00:00", legs="7", watch="1")
     answer = client.post("/start/", values)
-    page = answer.content.decode()
+    page = marked(answer)
     assert answer.status_code == 400 and "Nothing was started" in page
     for kept in (
         "&lt;b&gt;Close&lt;/b&gt; them",
@@ -156,7 +153,7 @@ def test_a_refusal_keeps_everything_that_was_typed(client_of: ClientOf, place: P
     assert "2 fields are marked below." in page, "the time, too"
     late = client.post("/start/", form(place, at="2001-01-01T00:00"))
     assert late.status_code == 400
-    assert re.search(r'id="said-at"[^>]*><p class="bad-text">--at 2001', late.content.decode()), "at its field"
+    assert re.search(r'id="said-at"[^>]*><p class="bad-text">--at 2001', marked(late)), "at its field"
     assert not Decision.objects.exists()
 
 
@@ -164,18 +161,18 @@ def test_a_held_region_is_a_conflict(client_of: ClientOf, place: Path) -> None:
     client = client_of("operator")
     assert client.post("/start/", form(place)).status_code == 303
     answer = client.post("/start/", form(place, form="b" * 20))
-    assert answer.status_code == 409 and "COLLISION_RISK" in answer.content.decode()
+    assert answer.status_code == 409 and "COLLISION_RISK" in marked(answer)
     assert client.post("/start/", form(place, form="", region="docs/**")).status_code == 400
     assert Relay.objects.count() == 1
 
 
 def test_a_dry_run_shows_the_first_prompt_and_its_size(client_of: ClientOf, place: Path) -> None:
     before = everything()
-    page = client_of("operator").post("/start/", form(place, do="dry")).content.decode()
-    said = text_of(page.encode())
+    page = marked(client_of("operator").post("/start/", form(place, do="dry")))
+    said = seen(page)
     assert "You are one leg of a relay." in page and "Close them." in page
-    assert re.search(r"first prompt \d[\d,]* bytes", said)
-    assert "made of preamble, objective_pin" in said and "budget turns=none" in said
+    assert re.search(r"^first prompt\n\d[\d,]* bytes", said, re.MULTILINE)
+    assert "made of\npreamble, objective_pin" in said and "budget\nturns=none" in said
     assert everything() == before
 
 
@@ -189,11 +186,11 @@ def test_who_may_start(role: str, code: int, client_of: ClientOf, place: Path) -
 
 def test_an_address_fills_in_fields_or_another_relay(client_of: ClientOf, place: Path) -> None:
     client = client_of("operator")
-    page = client.get("/start/", {"repo": str(place), "objective": "So <so>", "sets": "ceiling=0.1"}).content.decode()
+    page = marked(client.get("/start/", {"repo": str(place), "objective": "So <so>", "sets": "ceiling=0.1"}))
     assert "So &lt;so&gt;" in page and "ceiling=0.1" not in page and "Matches" not in page
     assert "its Makefile has a target test" in page
     client.post("/start/", form(place))
-    page = client.get("/start/", {"like": Relay.objects.get().pk}).content.decode()
+    page = marked(client.get("/start/", {"like": Relay.objects.get().pk}))
     assert "Close them." in page and 'value="issues:none open"' in page
     assert client.get("/start/?like=RLY-1").status_code == 404
 

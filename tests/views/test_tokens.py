@@ -12,6 +12,7 @@ from relays.actions.base import Actor
 from relays.models import ApiToken, Decision
 from relays.reports import tokens as report
 from relays.reports.roles import TOKEN_ROLES
+from tests.reading import marked
 from tests.web_builders import make_user
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +30,7 @@ def secret_in(page: str) -> str:
 
 def test_the_secret_is_shown_once_and_only_its_hash_is_kept(client_of: ClientOf) -> None:
     client = client_of("operator")
-    page = make(client, role="sender").content.decode()
+    page = marked(make(client, role="sender"))
     secret = secret_in(page)
     assert secret.startswith("rly_")
     assert len(secret) > 40
@@ -38,15 +39,15 @@ def test_the_secret_is_shown_once_and_only_its_hash_is_kept(client_of: ClientOf)
     for row in (*ApiToken.objects.values(), *Decision.objects.values()):
         assert secret not in str(row)
     again = client.get(ADDRESS)
-    assert secret not in again.content.decode()
-    assert "nightly" in again.content.decode()
+    assert secret not in marked(again)
+    assert "nightly" in marked(again)
     assert "no-store" in again["Cache-Control"]
     assert Decision.objects.get(act="token").detail == {"token": token.pk, "of": token.user.username, "role": "sender"}
 
 
 def test_two_secrets_are_never_alike(client_of: ClientOf) -> None:
     client = client_of("manager")
-    assert len({secret_in(make(client).content.decode()) for _ in range(5)}) == 5
+    assert len({secret_in(marked(make(client))) for _ in range(5)}) == 5
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_what_cannot_be_one_is_refused_in_words_and_what_was_typed_is_kept(
 ) -> None:
     response = make(client_of("manager"), **fields)
     assert response.status_code == 400
-    assert "No token was made" in response.content.decode()
+    assert "No token was made" in marked(response)
     assert not ApiToken.objects.exists()
 
 
@@ -87,15 +88,15 @@ def test_one_sees_and_revokes_ones_own_and_an_admin_everybodys(client_of: Client
     pat, sam, root = client_of("manager"), client_of("manager"), client_of("admin")
     make(pat, name="of pat")
     token = ApiToken.objects.get()
-    assert "of pat" not in sam.get(ADDRESS).content.decode()
+    assert "of pat" not in marked(sam.get(ADDRESS))
     sam.post(f"/tokens/{token.pk}/revoke/")
     token.refresh_from_db()
     assert token.revoked_at is None
-    assert "of pat" in root.get(ADDRESS).content.decode()
+    assert "of pat" in marked(root.get(ADDRESS))
     assert pat.post(f"/tokens/{token.pk}/revoke/").status_code == 303
     token.refresh_from_db()
     assert token.revoked_at is not None
-    assert "revoked" in pat.get(ADDRESS).content.decode()
+    assert "revoked" in marked(pat.get(ADDRESS))
     assert Decision.objects.filter(act="revoke_token").count() == 1
 
 
@@ -124,7 +125,7 @@ def test_there_is_a_bound_to_how_many_stand(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_every_role_of_a_token_is_offered_to_an_admin(client_of: ClientOf) -> None:
-    page = client_of("admin").get(ADDRESS).content.decode()
+    page = marked(client_of("admin").get(ADDRESS))
     assert all(f'<option value="{role}"' in page for role in TOKEN_ROLES)
 
 
@@ -134,12 +135,12 @@ def test_the_list_is_paged_and_a_revoked_token_leads_back_to_its_page(client_of:
     oldest = tokens.add(Actor(bob), name="the oldest", role="sender", days=9).token
     for n in range(report.SHOWN):
         tokens.add(Actor(ann), name=f"program {n}", role="sender", days=9)
-    first = client.get(ADDRESS).content.decode()
+    first = marked(client.get(ADDRESS))
     assert f'<span class="sub">{report.SHOWN + 1}</span>' in first and "page 1 of 2" in first
     assert first.count("data-row=") == report.SHOWN and f'data-row="t-{oldest.pk}"' not in first
-    second = client.get(ADDRESS + "?page=2").content.decode()
+    second = marked(client.get(ADDRESS + "?page=2"))
     assert second.count("data-row=") == 1 and f'data-row="t-{oldest.pk}"' in second
-    assert "page 2 of 2" in client.get(ADDRESS + "?page=99").content.decode(), "the nearest page"
+    assert "page 2 of 2" in marked(client.get(ADDRESS + "?page=99")), "the nearest page"
     assert client.get(ADDRESS + "?page=much").status_code == 200
     answer = client.post(f"{ADDRESS}{oldest.pk}/revoke/", {"page": "2"})
     assert answer["Location"] == f"{ADDRESS}?page=2"

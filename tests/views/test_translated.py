@@ -38,6 +38,7 @@ from relays.models import GateState, RelayStatus
 from relays.reports.evidence import KINDS
 from relays.reports.relay import TABS
 from relays.reports.sentences import refused, told
+from tests.reading import marked
 from tests.web_builders import make_gate, make_relay, make_user
 from tests.whole_house import World, build, patterns
 
@@ -204,7 +205,7 @@ def test_nothing_but_data_is_left_of_english(catalog: Path, tmp_path: Path) -> N
                 answer = client.get(place)
                 if not answer.headers.get("Content-Type", "").startswith("text/html") or answer.streaming:
                     continue
-                html = answer.content.decode()
+                html = marked(answer)
                 if answer.status_code == 200:
                     seen += 1
                     assert f'<html lang="{MADE_UP}"' in html and "⟦" in html, name
@@ -282,7 +283,7 @@ def test_a_refusal_is_told_in_the_language_and_on_the_command_line_in_english(ca
     admin = make_user("one-admin", "admin")
     client = Client(headers={"accept-language": MADE_UP})
     client.force_login(admin)
-    page = client.post(reverse("users"), {"name": "one-admin", "role": "viewer"}).content.decode()
+    page = marked(client.post(reverse("users"), {"name": "one-admin", "role": "viewer"}))
     assert "⟦user one-admin: there is one of that name; give them a role in the list⟧" in page
     gate, actor = make_gate(make_relay(status=RelayStatus.PARKED), state=GateState.REFUSED), Actor(admin)
     with translation.override(MADE_UP), pytest.raises(NotLegalNow, match="^⟦.* it is ⟦refused⟧, not waiting; .*⟧$"):
@@ -295,7 +296,7 @@ def test_an_error_of_the_rules_is_told_in_the_language_where_a_form_shows_it(cat
     admin = make_user("one-admin", "admin")
     client = Client(headers={"accept-language": MADE_UP})
     client.force_login(admin)
-    page = client.post(reverse("start"), {"do": "check", "done_when": "it reads well"}).content.decode()
+    page = marked(client.post(reverse("start"), {"do": "check", "done_when": "it reads well"}))
     assert "⟦it is none of the clauses that a store can answer⟧" in page
     with translation.override(MADE_UP):
         for asked, said in (

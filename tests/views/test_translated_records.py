@@ -48,6 +48,7 @@ from relays.notices import sending, words
 from relays.reports.evidence import KINDS
 from relays.reports.relay import TABS
 from relays.reports.sentences import LEAST, told
+from tests.reading import marked
 from tests.tamper import unguarded
 from tests.views.test_translated import MADE_UP, Texts, catalog
 from tests.web_builders import make_gate, make_relay, make_user
@@ -129,14 +130,14 @@ def test_what_a_verification_found_is_told_in_the_language_of_each_reader(catalo
     client.post(reverse("decisions_verify"))
     run = AuditRun.objects.get()
     assert run.ok is False and run.why[0].startswith("decision 1 is missing at the end: nobody started RLY-")
-    shown = client.get(reverse("decisions")).content.decode()
+    shown = marked(client.get(reverse("decisions")))
     relay = Relay.objects.get()
     assert f"⟦decision 1 is missing at the end: ⟦nobody started {relay.pk}⟧⟧" in shown
     english = Client()
     english.force_login(User.objects.get(username="one-admin"))
-    assert f"decision 1 is missing at the end: nobody started {relay.pk}" in english.get(
-        reverse("decisions")
-    ).content.decode().replace("&#x27;", "'")
+    assert f"decision 1 is missing at the end: nobody started {relay.pk}" in marked(
+        english.get(reverse("decisions"))
+    ).replace("&#x27;", "'")
 
 
 def test_what_is_refused_is_refused_in_the_language(catalog: Path) -> None:
@@ -152,7 +153,7 @@ def test_what_is_refused_is_refused_in_the_language(catalog: Path) -> None:
         (client.get(reverse("users")), 403),
         (strict.post(reverse("sign_in"), {}), 403),
     ):
-        html = answer.content.decode()
+        html = marked(answer)
         assert answer.status_code == status, answer.request
         assert f'<html lang="{MADE_UP}"' in html, answer.request
         assert [text for _where, text in read_bare(html)] == [], answer.request
@@ -200,7 +201,7 @@ def test_what_a_receiver_answered_is_kept_in_english_and_told_in_the_language(ca
         answer = sending.send(row, notice, channel)
     assert answer.text == "it stands in NOTIFY_URLS no more"
     Delivery.objects.filter(pk=row.pk).update(answer=answer.text, state="dead", done_at=timezone.now())
-    assert "⟦it stands in NOTIFY_URLS no more⟧" in client.get(reverse("notifications")).content.decode()
+    assert "⟦it stands in NOTIFY_URLS no more⟧" in marked(client.get(reverse("notifications")))
 
 
 LINE = "the start failed: no such repository"
@@ -257,7 +258,7 @@ def test_no_page_shows_a_line_of_a_record_as_it_was_stored(catalog: Path, tmp_pa
             if not answer.headers.get("Content-Type", "").startswith("text/html") or answer.streaming:
                 continue
             page = Shown()
-            page.feed(answer.content.decode())
+            page.feed(marked(answer))
             for text in page.found:
                 told_here += "⟦the start failed: ⟦no such repository⟧⟧" in text
                 if text in whole or LINE in text or any(one.read(text) is not None for one in parts):

@@ -12,6 +12,7 @@ from relays.models import Layout
 from relays.reports import figures
 from relays.reports.fleet_query import fleet_day
 from relays.templatetags import words
+from tests.reading import marked
 from tests.web_builders import make_relay, make_user
 
 pytestmark = pytest.mark.django_db
@@ -20,7 +21,7 @@ AT = datetime(2026, 11, 30, 22, 30, tzinfo=UTC)
 
 
 def page(client: Client, address: str = "/relays/") -> str:
-    return client.get(address).content.decode()
+    return marked(client.get(address))
 
 
 def test_the_zone_of_the_fleet_stands_in_and_says_so_until_the_browser_or_the_person_names_one(

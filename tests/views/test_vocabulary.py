@@ -17,6 +17,7 @@ from relays.core.vocabulary import TOKENS, Ask, Cause, Hold, Mode, Reason, StopR
 from relays.core.words import WORDS
 from relays.models import GateEpisode, GateState, RelayStatus
 from relays.reports.vocabulary import vocabulary
+from tests.reading import marked
 from tests.web_builders import make_leg, make_relay
 
 pytestmark = pytest.mark.django_db
@@ -24,7 +25,7 @@ ClientOf = Callable[..., Client]
 
 
 def test_every_token_has_its_anchor_meaning_and_fix(client_of: ClientOf) -> None:
-    page = client_of("manager").get("/vocabulary/").content.decode()
+    page = marked(client_of("manager").get("/vocabulary/"))
     for word in TOKENS.values():
         row = page[page.index(f'<tr id="{word.value}"') :].split("</tr>")[0]
         for text in (word.value, word.fix, word.meaning):
@@ -32,7 +33,7 @@ def test_every_token_has_its_anchor_meaning_and_fix(client_of: ClientOf) -> None
 
 
 def test_every_cause_state_verdict_and_disposition_has_its_anchor_meaning_and_fix(client_of: ClientOf) -> None:
-    page = client_of("manager").get("/vocabulary/").content.decode()
+    page = marked(client_of("manager").get("/vocabulary/"))
     for one in WORDS.values():
         row = page[page.index(f'<tr id="{one.anchor}"') :].split("</tr>")[0]
         assert escape(one.meaning) in row and escape(one.fix) in row, one.anchor
@@ -58,9 +59,9 @@ def test_the_search_finds_by_word_meaning_and_fix(client_of: ClientOf) -> None:
         ("sign the program in", 'id="cause-sign_in"', 'id="cause-ceiling"'),
         ("budget money", 'id="BUDGET_SPEND_EXHAUSTED"', 'id="BUDGET_TURNS_EXHAUSTED"'),
     ):
-        page = client.get("/vocabulary/", {"q": query}).content.decode()
+        page = marked(client.get("/vocabulary/", {"q": query}))
         assert there in page and gone not in page, query
-    assert "No word says that" in client.get("/vocabulary/?q=<script>").content.decode()
+    assert "No word says that" in marked(client.get("/vocabulary/?q=<script>"))
 
 
 @pytest.mark.parametrize("cause", [Cause.CEILING, Cause.START_FAILED])
@@ -72,7 +73,7 @@ def test_a_cause_on_another_page_links_here(client_of: ClientOf, cause: Cause) -
     gate = GateEpisode.objects.create(relay=relay, leg=leg, token=token, items=["x"], opened_at=now, state_at=now)
     client = client_of("reviewer")
     for page in ("/", f"/gates/{gate.pk}/", f"/relays/{relay.pk}/"):
-        shown = client.get(page).content.decode()
+        shown = marked(client.get(page))
         assert f'href="/vocabulary/#cause-{cause}"' in shown, page
 
 
@@ -90,7 +91,7 @@ def test_a_token_on_another_page_links_here_and_shows_its_fix(client_of: ClientO
     gate = GateEpisode.objects.create(relay=relay, leg=leg, token=word, items=["x"], opened_at=now, state_at=now)
     client = client_of("reviewer")
     for page in ("/", f"/gates/{gate.pk}/"):
-        shown = client.get(page).content.decode()
+        shown = marked(client.get(page))
         assert f'href="/vocabulary/#{word}"' in shown, page
         assert TOKENS[word].fix.casefold() in shown.casefold(), page
 
