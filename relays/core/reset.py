@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Final
 
 from relays.core import baton as batons
+from relays.core.lines import recorded
 from relays.core.objective import Pin, verifies
 from relays.core.pointers import PointerError, parse_pointer
 
@@ -147,7 +148,7 @@ class OmittedSpan:
     digest: str
     count: int = 1
     role: str = "turn"
-    reason: str = "a transcript is never carried"
+    reason: str = recorded("a transcript is never carried")
 
     def as_mapping(self) -> dict[str, object]:
         return {

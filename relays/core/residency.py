@@ -158,14 +158,14 @@ def plan(spans: Sequence[Span], *, open_leg: int | None) -> ViewPlan:
     seen: set[str] = set()
     for place, span in enumerate(spans):
         if span.id and span.id in seen:
-            raise PlanRefused(f"span {place}: the id {span.id!r} is given twice")
+            raise PlanRefused(recorded("span %(place)d: the id %(id)s is given twice", place=place, id=repr(span.id)))
         seen.add(span.id)
         if span.leg == open_leg:
             selected.append(span)
             continue
         if not span.id.strip():
-            raise PlanRefused(f"span {place}: elided without an id")
+            raise PlanRefused(recorded("span %(place)d: elided without an id", place=place))
         if not _DIGEST.fullmatch(span.digest):
-            raise PlanRefused(f"span {place}: elided without a digest")
+            raise PlanRefused(recorded("span %(place)d: elided without a digest", place=place))
         elided.append(Elision(span.id, span.role, span.digest, recorded("leg %(leg)s closed", leg=span.leg)))
     return ViewPlan(tuple(selected), tuple(elided))

@@ -12,6 +12,7 @@ from typing import Any
 from django.db.models import Count, QuerySet
 
 from relays.core import readout, residency
+from relays.core.lines import recorded
 from relays.models import LIVE_STATES, Baton, Leg, PageFault, Relay, ResetTransaction
 from relays.reports import userfacts
 
@@ -103,20 +104,20 @@ def _closed(relay: Relay) -> QuerySet[Leg]:
 
 def _spans(leg: Leg, rotation: ResetTransaction | None) -> list[Elided]:
     """The turns of one closed leg: as its rotation recorded them, the first few one by one."""
-    recorded = list(rotation.omitted or ()) if rotation else []
-    if not recorded:
+    omitted = list(rotation.omitted or ()) if rotation else []
+    if not omitted:
         return _planned(leg)
-    listed = recorded if len(recorded) <= 4 else recorded[:3]
+    listed = omitted if len(omitted) <= 4 else omitted[:3]
     spans = [
         Elided(leg.number, span["index"], span.get("count", 1), span["digest"], span["reason"],
                f"{leg.trace}/{span['index']}")
         for span in listed
     ]  # fmt: skip
-    rest = recorded[len(listed) :]
+    rest = omitted[len(listed) :]
     if rest:
         count = sum(span.get("count", 1) for span in rest)
         first = rest[0]
-        more = f"{first['reason']}; {len(rest)} digests, the first one shown"
+        more = recorded("%(why)s; %(n)d digests, the first one shown", why=first["reason"], n=len(rest))
         spans.append(Elided(leg.number, first["index"], count, first["digest"], more, f"{leg.trace}/{first['index']}"))
     return spans
 
@@ -127,7 +128,7 @@ def _planned(leg: Leg) -> list[Elided]:
     try:
         (elided,) = residency.plan([span], open_leg=None).elided
     except residency.PlanRefused as refused:
-        return [Elided(leg.number, 1, leg.turns, "", f"not yet: {refused}", span.id)]
+        return [Elided(leg.number, 1, leg.turns, "", recorded("not yet: %(why)s", why=refused), span.id)]
     return [Elided(leg.number, 1, leg.turns, elided.digest, elided.reason, elided.id)]
 
 
