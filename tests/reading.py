@@ -14,13 +14,16 @@ INLINE = set(
 ATOMIC = set("button canvas img input meter progress select svg textarea".split())
 #: what is in them is kept as it was sent
 AS_SENT = set("pre script style textarea".split())
+#: so it is in elements that the style sheet gives `white-space: pre-wrap`: of these classes, and the lines of a log
+WRAPPED = r"(?:class=\"(?:[^\"]*\s)?(?:pre|cmd|chip)(?:\s[^\"]*)?\"|data-at=)"
 #: nobody reads what is in them
 UNREAD = set("script style template".split())
 
 _BLANKS = re.compile(r"[ \t\r\n\f]+")  # a no-break space is text
 _INSIDE = r"(?:\"[^\"]*\"|'[^']*'|[^'\">])*"
 _TOKEN = re.compile(
-    rf"<!--.*?-->|<![^>]*>|<(?P<kept>{'|'.join(AS_SENT)})\b{_INSIDE}>.*?</(?P=kept)>|</?[a-z]{_INSIDE}>",
+    rf"<!--.*?-->|<![^>]*>|<(?P<kept>{'|'.join(AS_SENT)})\b{_INSIDE}>.*?</(?P=kept)>"
+    rf"|<(?P<wrapped>p|code|button)\s(?:{_INSIDE}\s)?{WRAPPED}{_INSIDE}>.*?</(?P=wrapped)>|</?[a-z]{_INSIDE}>",
     re.DOTALL | re.IGNORECASE,
 )
 _TAG = re.compile(rf"<(?P<ends>/?)(?P<name>[a-z][\w-]*){_INSIDE}>", re.DOTALL | re.IGNORECASE)
@@ -32,7 +35,7 @@ def marked(page: HttpResponse | str) -> str:
 
     Blanks of a text are one, and none is where a line of the page begins or ends: beside a block, also behind or
     before tags of inline elements, and inside a button. Attributes stand one blank apart; their values, and what is
-    in `pre`, `textarea`, `script` and `style`, are kept as they were sent.
+    in `pre`, `textarea`, `script`, `style` and whatever else shows its lines, are kept as they were sent.
     """
     return "".join(text for _kind, text in _Layout(page).parts)
 
@@ -46,6 +49,8 @@ def seen(page: HttpResponse | str) -> str:
     for kind, text in _Layout(page).parts:
         if kind == "text":
             shown += unescape(text)
+        elif kind == "kept":
+            shown += unescape(_TAG.sub("", text))
         elif kind == "block":
             shown += "\n"
         elif kind == "atom" and shown[-1:] not in {" ", "\n"}:
@@ -55,7 +60,10 @@ def seen(page: HttpResponse | str) -> str:
 
 
 class _Layout:
-    """The parts of a page in order, each with its kind: "text", "unread", or the tag of a "block", "atom", "inline"."""
+    """The parts of a page in order, each with its kind.
+
+    "text"; "kept" is text, with its markup, as it was sent; "unread"; and the tag of a "block", an "atom" or "inline".
+    """
 
     def __init__(self, page: HttpResponse | str) -> None:
         self.parts: list[tuple[str, str]] = []
@@ -89,18 +97,18 @@ class _Layout:
             self.parts.append(("unread", token))
             return
         shown = _BETWEEN_ATTRIBUTES.sub(lambda found: found[1] or found[2] or " ", tag[0])
-        if name in INLINE:
-            self.parts.append(("inline", shown))
-            return
-        if name not in ATOMIC or tag["ends"]:
+        rest = token[tag.end() :]  # of what is kept, to its end
+        kind = "inline" if name in INLINE else "atom" if name in ATOMIC else "block"
+        if kind == "block" or (kind == "atom" and tag["ends"]):
             self._line_ends()
-        self.parts.append(("atom" if name in ATOMIC else "block", shown))
-        if rest := token[tag.end() :]:  # of a pre or a textarea, to its end
-            text, ends = rest[: rest.rindex("</")], rest[rest.rindex("</") :]
-            self.parts += [("text", text), ("atom" if name in ATOMIC else "block", ends)]
-        self.loose = -1
-        holds = name in ATOMIC and not tag["ends"] and name not in {"input", "img"} and not rest
-        self.fresh = name not in ATOMIC or holds
+        self.parts.append((kind, shown))
+        if rest:
+            ends = rest.rindex("</")
+            self.parts += [("kept", rest[:ends]), (kind, rest[ends:])]
+        if kind != "inline" or rest:
+            self.loose = -1
+            opens = kind == "atom" and not (rest or tag["ends"] or name in {"input", "img"})
+            self.fresh = kind == "block" or opens
 
     def _line_ends(self) -> None:
         if self.loose >= 0:

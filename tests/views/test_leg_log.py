@@ -1,5 +1,6 @@
 """The leg's page: what filled its window, and its log as a region, as pages and as text."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,6 +58,8 @@ def test_the_page_shows_the_newest_lines_as_text_and_its_region_has_them_as_data
     here = f"/relays/{leg.relay_id}/legs/3/"
     page = marked(client.get(here))
     assert "text=line 599 &lt;b&gt;" in page and "line 10 " not in page
+    lines = re.findall(r"<p data-at=\"\d+\">(.*?)</p>", page, re.DOTALL)
+    assert lines[-1] == "<b>note</b> text=line 599 &lt;b&gt;", "white space in a line is shown"
     told = client.get(f"{here}?part=log").json()
     assert told["lines"][-1][2:] == ["note", "text=line 599 <b>"] and told["running"]
     assert told["end"] == told["size"] and len(told["lines"]) == leglog.LINES

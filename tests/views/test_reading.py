@@ -35,6 +35,9 @@ def test_white_space_that_no_browser_shows_is_gone(sent: str, same: str) -> None
         '<p title="a > b">x</p>',
         "<textarea>\n a  b\n</textarea>",
         "<pre>a\n  b</pre>",
+        '<p class="pre data">\na\n <b>b</b>\n</p>',
+        '<p>so: <code class="cmd">a  b </code> c</p>',
+        '<button name="a" class="chip mono">\na\n<i>b</i></button>',
         '<script type="application/json">{"a":\n  "<b> "}</script>',
     ],
 )

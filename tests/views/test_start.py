@@ -132,6 +132,8 @@ def test_a_suggestion_fills_its_field_without_javascript(client_of: ClientOf, pl
     assert re.search(r'<textarea[^>]*name="region"[^>]*>\*\*</textarea>', page)
     page = marked(client.post("/start/", form(place, do="", use_done='cmd:"make test"')))
     assert 'value="cmd:&quot;make test&quot;"' in page
+    chips = re.findall(r'<button class="chip mono".*?>(.*?)</button>', page, re.DOTALL)
+    assert 'issues:none open<span class="u">it has an issue file</span>' in chips, "white space in them is shown"
     assert not Relay.objects.exists()
 
 
