@@ -150,12 +150,12 @@ def test_a_relay_that_lost_says_so_and_other_parameters_are_one_link(site: Site,
     page.fill("[name=residue]", "0.0")
     page.fill("[name=trigger]", "0.5")
     page.click("text=Play with these")
-    expect(page.locator(".msg")).to_contain_text("With your own parameters:")
+    expect(page.locator("main .msg")).to_contain_text("With your own parameters:")
     shared = page.url
     assert "reread=0" in shared and "residue=0.0" in shared
     drawn(page)
     page.goto(shared)
-    expect(page.locator(".msg")).to_contain_text("As stored: Cheaper than compaction")
+    expect(page.locator("main .msg")).to_contain_text("As stored: Cheaper than compaction")
 
     # what the background task computes is on the open page, charts too
     page.goto(f"{site.url}/relays/{site.new}/cost/")
