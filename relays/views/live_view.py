@@ -1,9 +1,10 @@
 """`/live/?topics=inbox,relay:ID&r=/relays/ID/?part=head`: which of the asked topics changed, and what the regions `r`
 of the pages show then, as server-sent events.
 
-One stream serves all windows of a browser. When another window opens, the next stream takes the place of this one:
-`since` is the change number up to which this one told everything, and `k` the regions that are shown already, which are
-given again only where they changed after it.
+One stream serves all windows of one person in a browser. When another window opens, the next stream takes the place of
+this one: `since` is the change number up to which this one told everything, and `k` the regions that are shown already,
+which are given again only where they changed after it. `who` is the user whom the windows were made for: after somebody
+else signed in in the same browser, they are told so and given nothing.
 """
 
 import json
@@ -23,7 +24,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET
 
 from relays import access
-from relays.live import CAP, Look, Made, TooManyListeners, Viewer, hub, stream
+from relays.live import CAP, Look, Made, TooManyListeners, Viewer, hub, line, stream
 from relays.reports.roles import READ
 from relays.views import viewer as reading
 from relays.views.parts import whole_number
@@ -145,6 +146,11 @@ async def live(request: HttpRequest) -> HttpResponseBase:
     viewer, topics, how = await sync_to_async(_asked)(request)
     if not isinstance(request, ASGIRequest):
         return HttpResponse(status=204)
+    if request.GET.get("who", str(viewer.user_id)) != str(viewer.user_id):
+        why = _("signed out: reload the page")
+        return HttpResponse(
+            line("bye", why=why), content_type="text/event-stream", headers={"Cache-Control": "no-store"}
+        )
     at = hub()
     try:
         listener = at.join(viewer.user_id, topics, *how)

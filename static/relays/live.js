@@ -163,16 +163,17 @@
     lastData = new Date();
     show();
   }
-  function stop(text) { ended = true; leave(); clearInterval(poll); clearInterval(tick); clearInterval(slow); clearTimeout(aside); sign.hidden = false; sign.dataset.state = 'lost'; clock.textContent = ''; say(text); }
+  function stop(text) { ended = true; leave(); clearInterval(poll); clearInterval(tick); clearInterval(slow); slow = 0; clearTimeout(aside); sign.hidden = false; sign.dataset.state = 'lost'; clock.textContent = ''; say(text); }
 
-  /* ---- the stream is one for all windows of this browser (stream.js): they say what they show and hear of that ---- */
+  /* ---- the stream is one for all windows of one person in this browser (stream.js): they say what they show and hear of
+     that. Who signs in after somebody else has another one, so that no window is given what it was not made for ---- */
   var AGAIN = 10000, port = null, answered = false, told = 0, joined = false;
   function connect() {
     var script = document.querySelector('script[data-stream]'), worker = null;
     leave();
     answered = false;
     lastHeard = Date.now();
-    try { worker = window.SharedWorker ? new SharedWorker(script.src, { name: 'relaysite-live' }) : null; } catch (_) { worker = null; }
+    try { worker = window.SharedWorker ? new SharedWorker(script.src, { name: 'relaysite-live ' + body.dataset.live }) : null; } catch (_) { worker = null; }
     if (!worker) { alone(); return; }
     var mine = port = worker.port;
     worker.onerror = function () { if (port === mine && !answered) alone(); };

@@ -1,4 +1,4 @@
-/* One stream for all windows of a browser: browsers keep six connections to one host, and a window with a stream of its
+/* One stream for all windows of one person in a browser: browsers keep six connections to one host, and a window with a stream of its
    own each would leave none to open the seventh. This file runs as a SharedWorker; where there is none, in the page.
    A window says what it shows, each 10 s again while it looks: {live, topics, regions}, or {gone: true}. It hears
    {event, data} of what concerns it: `hello`, `region`, `change`, `alive`, `bye` of the stream, `down` where there is none,
@@ -30,7 +30,7 @@
     at = Array.from(topics).concat(Array.from(regions)).join(' ');
     given.forEach(function (one) { if (!regions.has(one)) given.delete(one); });
     due.forEach(function (one) { if (!regions.has(one)) due.delete(one); });
-    var address = live() + '?topics=' + written(now) + (since === null ? '' : '&since=' + since);
+    var address = live() + '&topics=' + written(now) + (since === null ? '' : '&since=' + since);
     regions.forEach(function (one) {
       var more = (since !== null && given.has(one) && !due.has(one) ? '&k=' : '&r=') + written(one);
       if (address.length + more.length < LONG) address += more;

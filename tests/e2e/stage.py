@@ -107,7 +107,7 @@ def main(port: int) -> None:
         if "ended" in what:
             Session.objects.filter(pk=what["ended"]).delete()
         if "session" in what:
-            _say({"cookie": _session(user)})
+            _say({"cookie": _session(user if what["session"] is True else _reader(what["session"]))})
             continue
         if what.get("web") == "down":
             web.kill()
@@ -119,8 +119,17 @@ def main(port: int) -> None:
     web.wait()
 
 
+def _reader(name: str) -> Any:
+    """Somebody who may look, and nothing else."""
+    from django.contrib.auth.models import Group, User
+
+    user = User.objects.create_user(name)
+    user.groups.add(Group.objects.get_or_create(name="manager")[0])
+    return user
+
+
 def _session(user: Any) -> str:
-    """One more sign-in of the operator."""
+    """One more sign-in."""
     from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
     from django.contrib.sessions.backends.db import SessionStore
 

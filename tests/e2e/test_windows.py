@@ -212,6 +212,46 @@ def test_a_sign_out_ends_every_window(browser: Browser, stage: Stage) -> None:
     context.close()
 
 
+def test_who_signs_in_after_somebody_else_has_a_stream_of_their_own(browser: Browser, stage: Stage) -> None:
+    """The windows of the one who was signed in before show nothing that was made for the next."""
+    context = browser.new_context()
+    first, second = (stage.say(session=name)["cookie"] for name in ("first", "second"))
+    context.add_cookies([{"name": "sessionid", "value": first, "url": stage.url}])
+    left = opened(context, stage)
+    context.add_cookies([{"name": "sessionid", "value": second, "url": stage.url}])
+    stage.say(ended=first)
+    page = opened(context, stage)
+    page.wait_for_function(FIGURES, arg=turn(stage), timeout=SOON)
+    expect(left.locator("[data-live-word]")).to_have_text("signed out: reload the page", timeout=40_000)
+    shown = turn(stage)
+    page.wait_for_function(FIGURES, arg=shown, timeout=SOON)
+    expect(page.locator(".live")).to_have_attribute("data-state", "live")
+    left.wait_for_timeout(1_500)
+    assert not left.evaluate(FIGURES, shown)
+    context.close()
+
+
+def test_a_hidden_window_that_was_signed_out_stays_so_when_it_is_looked_at(browser: Browser, stage: Stage) -> None:
+    context = browser.new_context()
+    cookie = stage.say(session=True)["cookie"]
+    context.add_cookies([{"name": "sessionid", "value": cookie, "url": stage.url}])
+    page = context.new_page()
+    page.clock.install()
+    page.goto(f"{stage.url}/relays/{stage.relay}/")
+    page.evaluate("""() => { Object.defineProperty(document, 'hidden', { get: () => window.away, configurable: true });
+      window.away = true; document.dispatchEvent(new Event('visibilitychange')); }""")
+    page.clock.run_for(21_000)
+    stage.say(ended=cookie)
+    page.clock.run_for(31_000)  # the count is asked for
+    expect(page.locator("[data-live-word]")).to_have_text("signed out: reload the page", timeout=SOON)
+    page.evaluate("() => { window.away = false; document.dispatchEvent(new Event('visibilitychange')); }")
+    page.clock.run_for(3_000)
+    page.wait_for_timeout(1_500)
+    page.clock.run_for(1_000)
+    expect(page.locator("[data-live-word]")).to_have_text("signed out: reload the page")
+    context.close()
+
+
 def test_a_page_of_an_earlier_version_says_so_once_and_keeps_what_is_typed(
     context: BrowserContext, stage: Stage
 ) -> None:

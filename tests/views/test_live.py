@@ -278,6 +278,25 @@ def test_above_the_cap_the_page_polls() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.django_db(transaction=True)
+def test_windows_that_were_made_for_somebody_else_are_given_nothing() -> None:
+    """Whoever signs in after them in the same browser has a stream of their own."""
+
+    async def run() -> None:
+        before, after = [await sync_to_async(make_user)(name, "manager") for name in ("before", "after")]
+        client = AsyncClient()
+        await client.aforce_login(after)
+        answer = await client.get(f"/live/?who={before.pk}&topics=inbox")
+        assert not answer.streaming and answer["Content-Type"] == "text/event-stream"
+        assert answer.content.startswith(b"event: bye\n") and b"signed out" in answer.content
+        own = await client.get(f"/live/?who={after.pk}&topics=inbox")
+        (hello,) = await lines(aiter(own.streaming_content), 1)
+        assert "event: hello" in hello
+        await live.hub().close()
+
+    asyncio.run(run())
+
+
 @pytest.mark.django_db
 def test_without_asgi_there_is_no_stream_and_no_error(client_of: ClientOf) -> None:
     assert client_of("manager").get("/live/?topics=inbox").status_code == 204
