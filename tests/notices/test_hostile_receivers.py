@@ -1,6 +1,7 @@
 """Receivers, names and words that mean ill: each costs a worker no more than its bound, and nobody else their turn."""
 
 import contextlib
+import hashlib
 import importlib
 import json
 import logging
@@ -219,6 +220,37 @@ def test_addresses_of_before_are_sealed_by_the_migration(receiver: Receiver, pri
     assert delivery.work() == 1
     with pytest.raises(Refused, match="has this address"):
         channel_to(f"{receiver.url}/{SECRET}")
+
+
+def test_a_site_channel_keeps_its_secret_and_what_waits_through_the_migration_and_back(
+    receiver: Receiver, private: None, settings
+) -> None:  # type: ignore[no-untyped-def]
+    migration = importlib.import_module("relays.migrations.0022_sealed_addresses")
+    url, mine = f"{receiver.url}/{SECRET}", f"{receiver.url}/mine"
+    settings.NOTIFY_URLS = (url,)
+    told(mine)
+    opened()
+    delivery.spread(timezone.now())
+    bare = {url: hashlib.sha256(f"site {url}".encode()).hexdigest(), mine: hashlib.sha256(mine.encode()).hexdigest()}
+    Channel.objects.filter(site=True).update(key=bare[url], salt="of a secret that was shown")
+    Channel.objects.filter(site=False).update(key=bare[mine], url=mine)
+    before = list(Channel.objects.order_by("pk").values_list("pk", "key", "url", "salt"))
+    migration.seal_all(apps, None)
+    assert not any(digest in stored() for digest in bare.values())
+    migration.open_all(apps, None)
+    assert list(Channel.objects.order_by("pk").values_list("pk", "key", "url", "salt")) == before
+    migration.seal_all(apps, None)
+    assert delivery.work() == 2 and sorted(got.path for got in receiver.got) == sorted(["/mine", f"/{SECRET}"])
+    site = Channel.objects.get(site=True)
+    assert site.active and site.salt == "of a secret that was shown" and Channel.objects.count() == 2
+
+
+def test_of_an_address_that_is_forgotten_no_bare_digest_stays(receiver: Receiver) -> None:
+    migration = importlib.import_module("relays.migrations.0022_sealed_addresses")
+    row, bare = channel_to(f"{receiver.url}/{SECRET}"), hashlib.sha256(b"site of before").hexdigest()
+    Channel.objects.filter(pk=row.pk).update(site=True, url="", key=bare, salt=bare)
+    migration.seal_all(apps, None)
+    assert bare not in stored()
 
 
 @pytest.mark.parametrize("scheme", ["gotify://127.0.0.1:{}/", "slack://T1JJ3T3L2/A1BRTD4JD/"])
