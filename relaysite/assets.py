@@ -6,6 +6,7 @@ it came from. Copies of earlier builds are served on, for pages that stay open a
 with them for `KEPT` days. With DEBUG nothing has a hash and every file is served as it is.
 """
 
+import contextlib
 import gzip
 import hashlib
 import os
@@ -75,9 +76,10 @@ def _write(path: Path, content: bytes) -> None:
 
 def _forget(root: Path, before: float) -> None:
     for path in root.rglob("*"):
-        if path.suffix != ".gz" and path.is_file() and path.stat().st_mtime < before:
-            path.unlink(missing_ok=True)
-            path.with_name(path.name + ".gz").unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # another process that starts at the same time was faster
+            if path.suffix != ".gz" and path.is_file() and path.stat().st_mtime < before:
+                path.unlink()
+                path.with_name(path.name + ".gz").unlink()
 
 
 class Storage(StaticFilesStorage):

@@ -89,7 +89,7 @@ def make(actor: Actor, name: str, role: str) -> User:
             _("user %(name)s: there is one of that name; give them a role in the list") % {"name": name[:60]}
         )
     with transaction.atomic():
-        _one_after_the_other(actor, "make a user")
+        _one_after_the_other(actor, _("make a user"))
         user = add(name, role)
         record(actor, "user", now=timezone.now(), detail={"user": name, "role": role})
     return user
@@ -100,7 +100,7 @@ def give(actor: Actor, user_id: object, role: str) -> User:
     user = _person(actor, user_id, _("give a role to a user"))
     _role(role)
     with transaction.atomic():
-        _one_after_the_other(actor, "give a role")
+        _one_after_the_other(actor, _("give a role to a user"))
         if user.groups.filter(name=role).exists():
             raise NotLegalNow(
                 _("user %(user)s: has the role %(role)s already; nothing was changed")
@@ -116,7 +116,7 @@ def take(actor: Actor, user_id: object, role: str) -> User:
     user = _person(actor, user_id, _("take a role from a user"))
     _role(role)
     with transaction.atomic():
-        _one_after_the_other(actor, "take a role")
+        _one_after_the_other(actor, _("take a role from a user"))
         if not user.groups.filter(name=role).exists():
             raise NotLegalNow(
                 _("user %(user)s: has not the role %(role)s; nothing was changed")
@@ -137,7 +137,7 @@ def deactivate(actor: Actor, user_id: object) -> User:
             _("user %(user)s: nobody deactivates themselves; another admin does") % {"user": user.get_username()}
         )
     with transaction.atomic():
-        _one_after_the_other(actor, "deactivate a user")
+        _one_after_the_other(actor, _("deactivate a user"))
         _keeps_an_admin(user)
         if not User.objects.filter(pk=user.pk, is_active=True).update(is_active=False):
             raise NotLegalNow(
@@ -153,7 +153,7 @@ def activate(actor: Actor, user_id: object) -> User:
     """The other way."""
     user = _person(actor, user_id, _("activate a user"))
     with transaction.atomic():
-        _one_after_the_other(actor, "activate a user")
+        _one_after_the_other(actor, _("activate a user"))
         if not User.objects.filter(pk=user.pk, is_active=False).update(is_active=True):
             raise NotLegalNow(
                 _("user %(user)s: is active already; nothing was changed") % {"user": user.get_username()}
