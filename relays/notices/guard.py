@@ -17,7 +17,7 @@ from typing import Any
 from relays.core.notify import allowed_address
 from relays.core.sentences import Sentence, phrase
 
-#: a context, not a thread: it follows where a service's client hands its work to a pool of its own
+#: of the thread that sends, and of tasks that a service's client begins in it; none of `notify.APPRISE` begins a thread
 _here: ContextVar["Leash | None"] = ContextVar("leash", default=None)
 _lock = threading.Lock()
 _installed = False
