@@ -13,7 +13,7 @@
   });
   box.querySelector('[data-newer-later]').addEventListener('click', function () { box.hidden = true; });
 
-  /* ---- what was typed: kept for this address and this window alone, put back once ---- */
+  /* ---- what was typed: kept for this address, window and person alone, put back once ---- */
   function fields() {
     return Array.prototype.filter.call(document.querySelectorAll('main input, main textarea, main select'), function (one) {
       return one.name && !/^(password|hidden|file|submit|button|reset|image)$/.test(one.type);
@@ -30,12 +30,12 @@
   }
   box.querySelector('[data-newer-reload]').addEventListener('click', function () {
     var typed = fields().filter(function (one) { return state(one) !== initial(one); }).map(function (one) { return [name(one), state(one)]; });
-    try { sessionStorage.setItem(KEY, JSON.stringify({ at: location.pathname + location.search, typed: typed })); } catch (_) { /* it may be forbidden */ }
+    try { sessionStorage.setItem(KEY, JSON.stringify({ at: location.pathname + location.search, who: body.dataset.live, typed: typed })); } catch (_) { /* it may be forbidden */ }
     location.reload();
   });
   var kept = null;
   try { kept = JSON.parse(sessionStorage.getItem(KEY) || 'null'); sessionStorage.removeItem(KEY); } catch (_) { kept = null; }
-  if (!kept || kept.at !== location.pathname + location.search) return;
+  if (!kept || kept.at !== location.pathname + location.search || kept.who !== body.dataset.live) return;
   fields().forEach(function (one) {
     kept.typed.forEach(function (pair) {
       if (pair[0] !== name(one)) return;

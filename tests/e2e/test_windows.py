@@ -289,6 +289,23 @@ def test_a_page_of_an_earlier_version_says_so_once_and_keeps_what_is_typed(
     expect(page.locator("#c-park")).to_have_value("")  # once
 
 
+def test_what_somebody_typed_is_not_put_back_for_the_next(browser: Browser, stage: Stage) -> None:
+    context = browser.new_context()
+    mine, theirs = (stage.say(session=name)["cookie"] for name in ("third", "fourth"))
+    for cookie, kept in ((mine, "half a word"), (theirs, "")):
+        context.add_cookies([{"name": "sessionid", "value": mine, "url": stage.url}])
+        page = opened(context, stage, "/relays/")
+        page.locator("main #q").fill("half a word")
+        page.evaluate("document.body.dispatchEvent(new CustomEvent('rs-build', { detail: 'another' }))")
+        context.add_cookies([{"name": "sessionid", "value": cookie, "url": stage.url}])
+        with page.expect_navigation():
+            page.locator("#newer").get_by_role("button", name="Reload").click()
+        expect(page.locator(".live")).to_be_visible(timeout=SOON)
+        expect(page.locator("main #q")).to_have_value(kept)
+        page.close()
+    context.close()
+
+
 def test_back_from_another_page_is_live_again(browser: Browser, stage: Stage) -> None:
     """Also where the browser kept the page whole."""
     kept = browser.browser_type.launch(
