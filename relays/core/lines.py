@@ -14,7 +14,7 @@ _PLACE = re.compile(r"%\((\w+)\)([ds])")
 _COUNT = re.compile(r"-?(0|[1-9][0-9]*)")
 
 
-def recorded(text: str, **values: object) -> str:
+def recorded(text: str, /, **values: object) -> str:
     """The English line. `text` is written out where it is said: `make messages` finds each by this name."""
     return text % values if values else text
 

@@ -20,7 +20,7 @@ from relays.core import notify
 from relays.core.lines import recorded
 from relays.models import Channel, Delivery, Notice, Subscription
 from relays.models.pulse import bump
-from relays.notices import sending, words
+from relays.notices import sending
 from relays.reports.notifications import TOPIC
 from relays.reports.roles import READ, may
 
@@ -90,8 +90,9 @@ def _together(channel_id: int) -> int:
     now = timezone.now()
     last = Delivery.objects.filter(channel=channel_id, state=Delivery.State.SENT).order_by("-done_at").first()
     if last is not None and last.done_at is not None and last.done_at + GATHER > now:
-        waiting = Delivery.objects.filter(channel=channel_id, state=Delivery.State.WAITING, not_before__lte=now)
-        waiting.update(not_before=last.done_at + GATHER)
+        # those that a worker died with, too: what stays due would be looked at again at once, for the whole pass
+        due_here = _due(now).order_by().filter(channel=channel_id)
+        due_here.update(state=Delivery.State.WAITING, not_before=last.done_at + GATHER, claimed_at=None)
         return 0
     due = _due(now).filter(channel=channel_id).values_list("pk", "attempts")[:MOST_TOGETHER]
     keys = [pk for pk, attempts in list(due) if claim(pk, attempts, now)]
@@ -104,8 +105,7 @@ def _together(channel_id: int) -> int:
         answer = sending.send(rows[0], rows[0].notice, channel)
     elif channel.active:
         names = sorted({str(name) for row in rows for name in row.readers})
-        message = words.in_language_of(names, lambda: words.together([row.notice for row in rows]))
-        answer = sending.send_together(message, channel)
+        answer = sending.send_together(names, [row.notice for row in rows], channel)
         answer = replace(
             answer, text=recorded("%(n)d notices in one message: %(answer)s", n=len(rows), answer=answer.text)
         )

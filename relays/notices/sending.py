@@ -9,7 +9,7 @@ import ssl
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -61,9 +61,9 @@ def send(delivery: Delivery, notice: Notice, channel: Channel) -> Answer:
     return _bounded(channel, lambda url: _webhook(url, channel, notice, delivery.pk), tell)
 
 
-def send_together(message: words.Words, channel: Channel) -> Answer:
+def send_together(readers: Sequence[str], notices: Sequence[Notice], channel: Channel) -> Answer:
     """One message of a service that people read, for many notices; otherwise as `send`."""
-    return _bounded(channel, None, lambda: message)
+    return _bounded(channel, None, partial(words.in_language_of, readers, lambda: words.together(notices)))
 
 
 def _bounded(

@@ -1,5 +1,6 @@
 """What a notice says: one line, a few more for a person, and the same as JSON for a program."""
 
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -105,10 +106,13 @@ def together(notices: Sequence[Notice]) -> Words:
     """Many notices at once, in one message: how many of what, the first of them by name, and where to look."""
     counts = Counter(str(WORDS.get(one.event, one.event)) for one in notices)
     lines = [f"{whole(n)} × {what}" for what, n in counts.most_common()]
-    first = [of(one) for one in notices[:NAMED]]
+    first: list[Words] = []
+    for one in notices[:NAMED]:
+        with contextlib.suppress(Exception):  # one that cannot be told is counted, and keeps no other from its turn
+            first.append(of(one))
     lines += ["", *(f"· {one.title}" for one in first)]
-    if len(notices) > NAMED:
-        lines.append(_("and %(n)d more") % {"n": len(notices) - NAMED})
+    if len(notices) > len(first):
+        lines.append(_("and %(n)d more") % {"n": len(notices) - len(first)})
     title = ngettext("%(n)d notice at once", "%(n)d notices at once", len(notices)) % {"n": len(notices)}
     return Words(title, tuple(lines), _link("needs_you"), any(one.urgent for one in first))
 

@@ -319,3 +319,34 @@ def test_one_that_cannot_be_told_keeps_no_other_from_its_turn(
     monkeypatch.setattr(words, "payload", of)
     assert delivery.work() == 1 and len(receiver.got) == 1
     assert Delivery.objects.get(notice__relay=broken).answer == "KeyError: it could not be sent; see the worker's log"
+
+
+def test_among_many_one_that_cannot_be_told_is_counted(
+    receiver: Receiver, private: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told(f"gotify://127.0.0.1:{receiver.port}/tokentokentoken")
+    broken, *others = opened(delivery.ALONE + 2)
+    of = words.of
+
+    def some(notice: Notice) -> words.Words:
+        if notice.relay_id == broken.pk:
+            raise KeyError(SECRET)
+        return of(notice)
+
+    monkeypatch.setattr(words, "of", some)
+    assert delivery.work() == delivery.ALONE + 2
+    said = json.loads(receiver.got[0].body)["message"]
+    assert broken.pk not in said and others[0].pk in said and "and 3 more" in said
+
+
+def test_what_a_worker_died_with_waits_with_the_others_for_the_next_message(receiver: Receiver, private: None) -> None:
+    told(f"gotify://127.0.0.1:{receiver.port}/tokentokentoken")
+    opened(delivery.ALONE + 2)
+    delivery.work()
+    opened(2)
+    delivery.spread(timezone.now())
+    left = Delivery.objects.filter(state="waiting")
+    left.update(state="sending", attempts=1, claimed_at=timezone.now() - delivery.LOST)
+    begun = time.monotonic()
+    assert delivery.work(5.0) == 0 and time.monotonic() - begun < 4
+    assert [row.not_before > timezone.now() for row in left.all()] == [True, True]
