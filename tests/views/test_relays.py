@@ -48,6 +48,14 @@ def test_a_row_says_status_leg_progress_context_fidelity_money_and_last_data(cli
     assert "2 unknown" in page and "RELAY_ROTATED" in page and f"/relays/{relay.pk}/" in page
 
 
+def test_marks_that_all_legs_share_stand_in_one_head_alone(client_of: ClientOf) -> None:
+    relay = make_relay(status=RelayStatus.RUNNING)
+    make_leg(relay, 0, resident=[40_000])
+    page = marked(client_of("operator").get("/relays/"))
+    assert page.count("mark 120k, ceiling 180k") == 2, "in the head, and in the label of the card"
+    assert "mark —" not in page
+
+
 def test_money_without_prices_reads_unpriced_and_partly_priced_says_how_many_calls_miss(client_of: ClientOf) -> None:
     make_relay(unpriced_calls=3)
     page = marked(client_of("manager").get("/relays/"))
