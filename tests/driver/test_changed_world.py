@@ -125,7 +125,7 @@ RARER = [
     # the issues lie in an object that proves itself by its hash: to read that one takes no git and so no shield
     silent(changed.no_shield, "the shield repository cannot be made", *(x for x in IN_GIT if x not in (ISSUE, WHICH))),
     silent(changed.no_issue_file, "no issue store", ISSUE, WHICH, path=ISSUE),
-    stale(changed.wip_moved, "/1 is ", "1", BASE, WIP),
+    stale(changed.wip_moved, "/1 stands at ", "1", BASE, WIP),
     fresh(changed.git_file_removed),
     fresh(changed.cloned_anew),
 ]

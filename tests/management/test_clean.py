@@ -216,8 +216,8 @@ def test_a_relay_that_goes_on_keeps_everything(course: Callable[..., Course], cl
     worktree, leg, branch = paths(relay)
     found = clean()
     assert found.removed == []
-    assert found.kept[worktree] == f"{relay.pk} is ready"
-    assert found.kept[str(places.checkouts(relay.pk))] == f"{relay.pk} is ready"
+    assert found.kept[worktree] == f"relay {relay.pk} is ready"
+    assert found.kept[str(places.checkouts(relay.pk))] == f"relay {relay.pk} is ready"
     assert found.kept[leg].startswith("logs are kept until")
     assert branch not in found.kept, "nothing of it is looked for"
     Leg.objects.filter(relay=relay.pk, number=0).update(ended_at=F("ended_at") - timedelta(days=31))
