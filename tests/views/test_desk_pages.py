@@ -226,3 +226,23 @@ def test_the_admin_of_the_first_start_is_shown_as_one(client_of: ClientOf) -> No
     User.objects.create_superuser("root-of-all", password=None)
     page = marked(client_of("admin").get("/users/?q=root-of-all"))
     assert "made by the first start" in page
+
+
+def test_people_are_counted_and_found_by_the_roles_that_they_hold(client_of: ClientOf) -> None:
+    client = client_of("admin")
+    User.objects.create_superuser("first-of-all", password=None)
+    both = make_user("both", "admin")
+    both.is_superuser = True
+    both.save()
+    make_user("tour", "reviewer")
+    make_user("rae", "reviewer")
+    gone = make_user("gone", "reviewer")
+    gone.is_active = False
+    gone.save()
+    page = marked(client.get("/users/"))
+    assert "4 people may sign in" in page and "tour" in page
+    assert "<span>admin 3</span>" in page, "the admin of the first start counts, and nobody twice"
+    assert "<span>reviewer 1</span>" in page, "neither the product's own user nor one that is not let in"
+    found = marked(client.get("/users/?q=admin"))
+    assert "<b>first-of-all</b>" in found and found.count("<b>both</b>") == 1 and "<b>rae</b>" not in found
+    assert "<b>first-of-all</b>" not in marked(client.get("/users/?q=reviewer"))
