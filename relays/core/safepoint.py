@@ -92,11 +92,19 @@ class SafePoint:
         return strongest(self.holds)
 
 
+def running(tool: str, name: str) -> str:
+    """The line of a tool call in flight: its id alone tells a person nothing."""
+    if name:
+        return recorded("tool call %(tool)s was still running (%(name)s)", tool=tool, name=name)
+    return recorded("tool call %(tool)s was still running", tool=tool)
+
+
 def judge(in_flight: Collection[str], tree: TreeState, next_action: NextAction) -> SafePoint:
     """Judge one boundary.
 
-    `in_flight`: the names of tool calls that have started and not ended, taken from the live stream. A tree that
-    could not be read counts as dirty (fail closed); git in mid-operation is `NOT_AT_SAFE_POINT`, parked or not.
+    `in_flight`: a line for each tool call that has started and not ended, as `running` says it, taken from the live
+    stream. A tree that could not be read counts as dirty (fail closed); git in mid-operation is `NOT_AT_SAFE_POINT`,
+    parked or not.
     """
     detail: dict[Hold, tuple[str, ...]] = {}
     if in_flight:

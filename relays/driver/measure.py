@@ -82,7 +82,8 @@ class Measure:
             )
         named = view.next_actions if candidates is None else candidates
         in_flight = frozenset(view.in_flight)
-        safe = safepoint.judge(in_flight, tree, safepoint.choose_next_action(named))
+        running = [safepoint.running(tool, name) for tool, name in sorted(view.in_flight.items())]
+        safe = safepoint.judge(running, tree, safepoint.choose_next_action(named))
         facts = self._facts(tree, stores)
         answers = self._answers(facts, stores, why)
         gate = externalize.gate(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relays.core.safepoint import NextAction, TreeState, choose_next_action, judge
+from relays.core.safepoint import NextAction, TreeState, choose_next_action, judge, running
 from relays.core.vocabulary import HOLD_ORDER, Hold
 
 ONE = choose_next_action(["run the tests"])
@@ -19,11 +19,13 @@ def test_safe_when_all_three_hold() -> None:
 
 
 def test_every_hold_is_kept_with_its_evidence_and_the_strongest_is_recorded() -> None:
-    point = judge(["t1 bash"], TreeState(dirty=("a.py",), operation="merge"), choose_next_action(["a", "b"]))
+    point = judge(
+        [running("t1", "bash")], TreeState(dirty=("a.py",), operation="merge"), choose_next_action(["a", "b"])
+    )
     assert not point.safe
     assert point.hold is Hold.IN_FLIGHT_TOOL_CALL
     assert point.detail == {
-        Hold.IN_FLIGHT_TOOL_CALL: ("t1 bash",),
+        Hold.IN_FLIGHT_TOOL_CALL: ("tool call t1 was still running (bash)",),
         Hold.TREE_DIRTY_UNPARKED: ("a.py",),
         Hold.AMBIGUOUS_NEXT_ACTION: ("a", "b"),
         Hold.NOT_AT_SAFE_POINT: ("git is in the middle of: merge",),
@@ -86,6 +88,11 @@ def test_exactly_one_distinct_line_passes(candidates: list[str]) -> None:
     # order and repetition change nothing, and the choice is a fixed point
     assert choose_next_action([*reversed(candidates), *candidates]).text == chosen.text
     assert choose_next_action(chosen.candidates) == chosen
+
+
+def test_a_tool_call_in_flight_is_named_by_what_it_runs() -> None:
+    assert running("call-11", "shell") == "tool call call-11 was still running (shell)"
+    assert running("call-11", "") == "tool call call-11 was still running", "an agent may give it no name"
 
 
 trees = st.builds(

@@ -196,6 +196,8 @@ def test_a_tool_that_ran_when_the_supervisor_died_counts_as_in_flight(course: St
         relay.step()
     relay.step()
     assert relay.legs[0].hold == "IN_FLIGHT_TOOL_CALL"
+    assert "tool call t1 was still running (shell)" in relay.gates[-1].items, "its id alone tells a person nothing"
+    assert relay.legs[0].end_decision["in_flight"] == ["t1"], "programs read the id"
 
 
 def test_a_tree_that_changed_after_the_decision_is_judged_again(course: Start, killed: Kill) -> None:
