@@ -46,6 +46,16 @@ def end_now() -> list[str]:
     return ended
 
 
+def said(ended: list[str]) -> str:
+    """What `end_now` did, a leg at a time: it is a leg that has safe points, and its relay goes on."""
+    legs = dict(Leg.objects.filter(relay__in=ended, state__in=LIVE_STATES).values_list("relay_id", "number"))
+    cut = [f"leg {legs[relay]} of {relay}" for relay in ended if relay in legs]
+    between = [relay for relay in ended if relay not in legs]
+    parts = [f"{', '.join(cut)} {'was' if len(cut) == 1 else 'were'} ended without a safe point"] if cut else []
+    parts += [f"the supervisor of {', '.join(between)} was ended between two legs"] if between else []
+    return "; ".join(parts) or "nothing was running"
+
+
 def living() -> list[DriverClaim]:
     """The claims of supervisors of this host whose process lives."""
     host = process.this_process()[3]

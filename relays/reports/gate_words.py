@@ -12,16 +12,18 @@ _CAUSES = {
     Cause.CEILING: gettext_lazy("reached its ceiling"),
     Cause.OVERRUN: gettext_lazy("ran past its ceiling"),
     Cause.AGENT_EXIT: gettext_lazy("ended by itself"),
-    Cause.AGENT_CRASH: gettext_lazy("ended because its agent crashed"),
+    Cause.AGENT_CRASH: gettext_lazy("was cut off when its agent crashed"),
     Cause.SILENCE: gettext_lazy("went silent"),
-    Cause.SUPERVISOR_CRASH: gettext_lazy("ended because its supervisor crashed"),
+    Cause.SUPERVISOR_CRASH: gettext_lazy("was cut off when its supervisor crashed"),
     Cause.PARK_NOW: gettext_lazy("was parked at once"),
     Cause.STOP: gettext_lazy("was stopped"),
-    Cause.SIGN_IN: gettext_lazy("ended because its agent's sign-in was lost"),
-    Cause.HOST_LOST: gettext_lazy("ended because its host was lost"),
+    Cause.SIGN_IN: gettext_lazy("was cut off when its agent's sign-in was lost"),
+    Cause.HOST_LOST: gettext_lazy("was cut off when its host was lost"),
     Cause.ENVELOPE: gettext_lazy("ended because the envelope was spent"),
     Cause.START_FAILED: gettext_lazy("did not start"),
 }
+#: a leg that these ended had no say in where: that it was at no safe point goes without saying
+_CUT_OFF = {Cause.AGENT_CRASH, Cause.SUPERVISOR_CRASH, Cause.SIGN_IN, Cause.HOST_LOST}
 #: how a stop that no leg could keep writes its cause among its lines
 _CAUSE = "cause: "
 
@@ -55,6 +57,8 @@ def headline(gate: GateEpisode, leg: Leg | None) -> str:
         values = {"leg": leg.number, "how": how, "tokens": whole(leg.peak_tokens)}
         if cause in (Cause.CEILING, Cause.OVERRUN):
             return _("Leg %(leg)d %(how)s at %(tokens)s tokens without a safe point") % values
+        if cause in _CUT_OFF:
+            return _("Leg %(leg)d %(how)s") % values
         return _("Leg %(leg)d %(how)s without a safe point") % values
     if gate.token == Reason.NO_PROGRESS:
         run, at = gate.relay.empty_run, leg.number if leg else 0

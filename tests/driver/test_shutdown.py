@@ -65,6 +65,14 @@ def test_a_claim_of_another_host_or_of_a_dead_process_is_not_ours(course: Start)
     assert shutdown.living() == [], "a pid alone is no identity"
 
 
+def test_what_was_ended_is_told_by_its_leg(course: Start) -> None:
+    relay = course(**WORK)
+    assert shutdown.said([]) == "nothing was running"
+    assert shutdown.said([relay.pk]) == f"the supervisor of {relay.pk} was ended between two legs"
+    Leg.objects.filter(relay=relay.pk).update(state=LegState.RUNNING)
+    assert shutdown.said([relay.pk]) == f"leg 0 of {relay.pk} was ended without a safe point"
+
+
 @pytest.mark.slow
 def test_a_running_relay_winds_down_at_a_safe_point(course: Start, process_env: dict[str, str]) -> None:
     relay = course(**WORK)
@@ -97,6 +105,7 @@ def test_one_that_reaches_no_safe_point_is_named_and_can_be_killed(
         deadline = time.monotonic() + 10
         while (shutdown.living() or not killed_agents(relay)) and time.monotonic() < deadline:
             time.sleep(0.1)
+        assert shutdown.said([relay.pk]) == f"leg 0 of {relay.pk} was ended without a safe point"
         assert shutdown.living() == []
         assert killed_agents(relay), "the kernel takes the agents along"
     relay.step()

@@ -143,7 +143,11 @@ def test_approvals_count_people_of_this_round_only(story: Story) -> None:
 @pytest.mark.parametrize(
     ("token", "cause", "words"),
     [
-        ("RELAY_PARKED_UNSAFE", "agent_crash", "Leg 0 ended because its agent crashed without a safe point"),
+        ("RELAY_PARKED_UNSAFE", "agent_crash", "Leg 0 was cut off when its agent crashed"),
+        ("RELAY_PARKED_UNSAFE", "supervisor_crash", "Leg 0 was cut off when its supervisor crashed"),
+        ("RELAY_PARKED_UNSAFE", "host_lost", "Leg 0 was cut off when its host was lost"),
+        ("RELAY_PARKED_UNSAFE", "sign_in", "Leg 0 was cut off when its agent's sign-in was lost"),
+        ("RELAY_PARKED_UNSAFE", "park_now", "Leg 0 was parked at once without a safe point"),
         ("RELAY_PARKED_UNSAFE", "", "Leg 0 ended without a safe point"),
         ("RELAY_NO_PROGRESS", "", "3 legs in a row without verified progress, up to leg 0"),
         ("BUDGET_EXHAUSTED", "", "An axis of the relay's envelope is spent (leg 0)"),

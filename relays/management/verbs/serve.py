@@ -256,7 +256,7 @@ def _wind_down(children: Children) -> None:
             say(f"waiting for the next safe point of {', '.join(left)} ({hint})")
         if until is not None and time.monotonic() > until:
             ended = shutdown.end_now()
-            say(f"ended without a safe point: {', '.join(ended)}; the next start judges them from their records")
+            say(f"{shutdown.said(ended)}; the next start judges from the records")
             return
 
 
@@ -277,6 +277,6 @@ def _end_at_once(children: Children) -> int:
     children.kill()
     connection.close()
     ended = shutdown.end_now()
-    what = f" {', '.join(ended)} ended without a safe point;" if ended else ""
+    what = f" {shutdown.said(ended)};" if ended else ""
     say(f"ended at once;{what} `make run` judges what was running from its records")
     return Exit.FINE
