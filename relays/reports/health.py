@@ -481,8 +481,14 @@ def worktrees() -> Iterator[Finding]:
     living = set(Relay.objects.exclude(status__in=FINAL_STATUSES).values_list("pk", flat=True))
     orphans = [name for name in there if name not in living]
     if orphans:
-        fix = _("`relay clean` removes each whose work lies on a branch; `relay clean --dry-run` says which")
-        yield Finding("worktrees", "warning", _("%(n)d of relays that have ended") % {"n": len(orphans)}, fix)
+        fix = _(
+            "Maintenance → Clean up, or `relay clean`, removes each whose work lies on a branch; its list, or "
+            "`relay clean --dry-run`, says which"
+        )
+        left = ngettext(
+            "%(n)d worktree of a relay that has ended", "%(n)d worktrees of relays that have ended", len(orphans)
+        )
+        yield Finding("worktrees", "warning", left % {"n": len(orphans)}, fix)
     else:
         yield Finding("worktrees", "ok", _("%(n)d in use") % {"n": len(there)})
 

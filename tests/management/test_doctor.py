@@ -136,8 +136,10 @@ def test_weak_containment_and_left_worktrees_are_warnings(monkeypatch: pytest.Mo
     (tmp_path / "worktrees" / living.pk).mkdir(parents=True)
     assert found("worktrees").state == "ok"
     (tmp_path / "worktrees" / ended.pk).mkdir()
-    assert found("worktrees").detail.startswith("1 ")
-    assert "relay clean" in found("worktrees").fix
+    assert found("worktrees").detail == "1 worktree of a relay that has ended"
+    assert "Maintenance → Clean up, or `relay clean`," in found("worktrees").fix
+    (tmp_path / "worktrees" / make_relay(status=RelayStatus.STOPPED).pk).mkdir()
+    assert found("worktrees").detail == "2 worktrees of relays that have ended"
 
 
 def test_a_check_that_breaks_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
