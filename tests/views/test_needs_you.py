@@ -41,14 +41,25 @@ def test_a_cold_prefix_has_its_price_or_says_what_is_missing(client_of: ClientOf
     settings.SITE_PRICES = pricefile.parse(
         '[[price]]\nmodel = "tested-1"\ninput = 3\ncache_write_5m = 3.75\noutput = 15\n'
     )
-    for model in ("tested-1", "never-heard-of"):
+    shown = {
+        "tested-1": '<b>40,000</b> <span class="u">tokens,</span> <b>$0.15</b>',
+        "never-heard-of": '<b>40,000</b> <span class="u">tokens, no price for never-heard-of</span>',
+        "scripted": '<b>40,000</b> <span class="u">tokens, scripted: no price</span>',
+    }
+    gates = {}
+    for model in shown:
         relay = make_relay(status=RelayStatus.PARKED, agent="command")
         leg = make_leg(relay, 0, resident=[40_000, 90_000], reason="RELAY_PARKED_UNSAFE")
-        Call.objects.filter(leg=leg).update(model=model, cache_write_5m=40_000)
-        make_gate(relay, leg=leg)
-    page = marked(client_of("reviewer").get("/"))
-    assert "$0.15" in page and "40,000 tokens, as the first call of leg 0 had them" in page
-    assert "40,000 tokens, no price" in page and "No price is on record for never-heard-of." in page
+        Call.objects.filter(leg=leg).update(model=model, cache_write_5m=40_000, scripted=model == "scripted")
+        gates[model] = make_gate(relay, leg=leg)
+    client = client_of("reviewer")
+    page = marked(client.get("/"))
+    assert "40,000 tokens, as the first call of leg 0 had them" in page
+    assert "No price is on record for never-heard-of." in page and "are made up, so that they cost nothing" in page
+    assert "</svg>not yet" not in page, "what has a figure is not called missing"
+    for model, said in shown.items():
+        assert said in page, model
+        assert said in marked(client.get(f"/gates/{gates[model].pk}/")), "the page of the gate says it alike"
 
 
 def test_an_empty_house_says_what_to_do_next(client_of: ClientOf) -> None:
