@@ -19,9 +19,12 @@ from relays.models import LIVE_STATES, Boundary, Call, Fact, Leg, LegState, Rela
 from relays.reports import seed
 from relays.reports.figures import whole
 from relays.reports.made import FACTS, ProgressGroup, progress_groups, words
+from relays.reports.sentences import told
 
 SHOWN = 50
 TURNS = 50
+#: of what held at a boundary, in its row
+DETAIL_CHARS = 200
 
 
 def next_number(newest: Leg | None) -> int:
@@ -265,7 +268,16 @@ class Turn:
     call: Call
     growth: int | None
     boundary: Boundary | None
-    detail: str = ""  # what held, where it is not what held at the boundary before
+    detail: str = ""  # what held, in the reader's words, where it is not what held at the boundary before
+
+    @property
+    def short(self) -> str:
+        """As much of what held as a row shows: whole words, and "…" where there is more."""
+        if len(self.detail) <= DETAIL_CHARS:
+            return self.detail
+        head = self.detail[:DETAIL_CHARS]
+        # a path may be longer than that and hold no blank
+        return f"{(head.rpartition(' ')[0] or head).rstrip(' ;')} …"
 
     @property
     def answer(self) -> str:
@@ -353,7 +365,7 @@ def _turns(leg: Leg, low: int, high: int) -> tuple[tuple[Turn, ...], tuple[Bound
         if call.turn > low or low == 0:
             found = boundaries.get(call.turn, []) if call.main else []
             boundary = found.pop(0) if found else None
-            detail = "; ".join(str(line) for line in boundary.hold_detail[:4])[:200] if boundary else ""
+            detail = "; ".join(told(str(line)) for line in boundary.hold_detail) if boundary else ""
             growth = call.resident_tokens - before if call.main and before is not None else None
             turns.append(Turn(call, growth, boundary, detail if detail != said else ""))
             said = detail if boundary else said

@@ -122,6 +122,24 @@ def test_turns_are_paged_and_a_turn_can_be_named(story: Story) -> None:
     assert all(turn.boundary and turn.boundary.turn == turn.call.turn for turn in second.turns)
 
 
+def test_what_held_is_cut_at_a_word_and_all_of_it_stays_in_reach(story: Story, client_of: Clients) -> None:
+    paths = [f"src/orders/part {n:02}.py" for n in range(20)]
+    held = Boundary.objects.filter(leg=story.legs[0]).order_by("number")
+    held.filter(number=0).update(hold="TREE_DIRTY_UNPARKED", hold_detail=paths)
+    held.filter(number=1).update(hold="TREE_DIRTY_UNPARKED", hold_detail=["x" * 300])
+    found = legs.leg_page(story.relay, 0, timezone.now())
+    assert found is not None
+    first, second = found.turns[:2]
+    whole = "; ".join(paths)
+    assert first.detail == whole
+    shown = first.short.removesuffix(" …")
+    assert first.short.endswith(" …") and len(shown) <= legs.DETAIL_CHARS
+    assert whole.startswith(shown) and whole[len(shown)] in " ;", "no word is cut"
+    assert second.short == f"{'x' * legs.DETAIL_CHARS} …", "a path without a blank is cut where the row ends"
+    text = page(client_of("manager"), story.relay, 0)
+    assert f"<summary>{first.short}</summary>" in text and whole in text
+
+
 def test_a_side_call_is_no_resident_turn(story: Story) -> None:
     Call.objects.create(leg=story.legs[0], key="side", turn=2, main=False, output_tokens=5, at=timezone.now())
     found = legs.leg_page(story.relay, 0, timezone.now())
