@@ -229,9 +229,7 @@ def _retained(relay: Relay, since: datetime | None, now: datetime) -> str:
     except PolicyError as error:
         return recorded("its policy does not read: %(error)s", error=error)
     until = (since or relay.created_at) + keep
-    return (
-        "" if until <= now else recorded("logs are kept until %(seconds)s", seconds=until.isoformat(timespec="seconds"))
-    )
+    return "" if until <= now else recorded("logs are kept until %(until)s", until=until.isoformat(timespec="seconds"))
 
 
 def _sockets(folder: Path) -> list[Path]:
@@ -270,9 +268,11 @@ def _refs(relay: Relay, store: GitStore, going: set[str]) -> Iterator[Left]:
             why = ""
             going.add(branch)
         yield Left(f"{relay.repo}:{branch}", why, partial(_drop_branch, relay, store, branch, tip), relay.pk)
-    for name in (f"refs/relay/ledger/{relay.pk}", f"refs/relay/state/{relay.pk}"):
+    for name, why in (
+        (f"refs/relay/ledger/{relay.pk}", recorded("pointers of its batons are looked up there, in every clone")),
+        (f"refs/relay/state/{relay.pk}", recorded("the record of its limits and of what it spent, for every clone")),
+    ):
         if store.ref(name) is not None:
-            why = recorded("pointers of its batons are looked up there, in every clone")
             yield Left(f"{relay.repo}:{name}", why, relay=relay.pk)
 
 

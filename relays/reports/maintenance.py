@@ -111,6 +111,12 @@ class Page:
         return any(one.row.kind == kind for one in self.open)
 
     @property
+    def unconfirmed(self) -> Act | None:
+        """The clean-up whose list is made and that nobody has confirmed or cancelled yet."""
+        waiting = (one for one in self.open if one.row.status == Maintenance.Status.LISTED and not one.row.cancel)
+        return next(waiting, None)
+
+    @property
     def busy_kinds(self) -> tuple[str, ...]:
         return tuple(one.row.kind for one in self.open)
 

@@ -5,6 +5,7 @@ formatted in one place". Every value that may come from an agent is escaped here
 """
 
 import math
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
@@ -26,6 +27,8 @@ from relays.reports import sentences
 from relays.reports.explained import FIGURES, explained
 from relays.reports.figures import MINUS, places, whole
 
+#: never a piece of a name: a path that holds a time stays as it is
+_STAMP = re.compile(r"(?<![\w./-])2\d{3}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d\+00:00(?![\w./-])")
 register = template.Library()
 register.tag("static", do_static)  # these tags are built in everywhere, so no template has to load anything
 
@@ -155,6 +158,19 @@ def exact(value: object) -> str:
     if not isinstance(value, datetime):
         return ""
     return f"{timezone.localtime(value):%Y-%m-%d %H:%M:%S} {timezone.get_current_timezone_name()}"
+
+
+@register.filter
+def timed(text: str) -> str:
+    """A line in which each whole time that a record writes for programs is the viewer's, as `exact` says it."""
+
+    def at(found: re.Match[str]) -> str:
+        try:
+            return exact(datetime.fromisoformat(found[0]))
+        except ValueError:  # no day of the calendar
+            return found[0]
+
+    return _STAMP.sub(at, text)
 
 
 @register.filter

@@ -24,14 +24,14 @@ TOPICS = (report.TOPIC, "relays")
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def maintenance(request: HttpRequest) -> HttpResponse:
-    """The page; `?part=acts`, `title`, `turns`, `earlier` live regions; a POST begins what `do` says, confirmed."""
+    """The page; `?part=acts`, `title`, `turns`, `clean`, `earlier` live regions; a POST begins a confirmed `do`."""
     access.require(request, OPERATE)
     if request.method == "POST":
         return _act(request, lambda actor: _begin(request, actor))
     part = request.GET.get("part")
     if part is None:
         return render(request, "relays/maintenance/page.html", {"page": report.page()})
-    if part not in ("acts", "title", "turns", "earlier"):
+    if part not in ("acts", "title", "turns", "clean", "earlier"):
         raise Http404(_("There is no such part of this page."))
     return part_response(request, f"relays/maintenance/_{part}.html", lambda: {"page": report.page()}, TOPICS)
 

@@ -209,6 +209,16 @@ def test_parked_work_goes_only_when_every_bit_of_it_is_on_a_branch(
     assert git(repo, "for-each-ref", "refs/relay/wip") == ""
 
 
+def test_each_ref_that_travels_stays_for_a_reason_of_its_own(done: Course, clean: Callable[..., Cleaned]) -> None:
+    refs = [f"refs/relay/{kind}/{done.pk}" for kind in ("ledger", "state")]
+    for name in refs:
+        git(Path(done.relay.repo), "update-ref", name, "HEAD")
+    kept = clean("--dry-run").kept
+    ledger, state = (kept[f"{done.relay.repo}:{name}"] for name in refs)
+    assert "batons" in ledger and "limits" not in ledger
+    assert "limits" in state and "spent" in state and "batons" not in state
+
+
 def test_a_relay_that_goes_on_keeps_everything(course: Callable[..., Course], clean: Callable[..., Cleaned]) -> None:
     relay = course(issues=3)
     relay.step()

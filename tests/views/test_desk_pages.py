@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -11,7 +12,16 @@ from django.test import Client
 from django.utils import timezone
 
 from relays.access import make_sign_in_link
-from relays.models import Channel, Decision, Heartbeat, Maintenance, OwnerBudget, OwnerMonth, Subscription
+from relays.models import (
+    Channel,
+    Decision,
+    Heartbeat,
+    Maintenance,
+    MaintenanceItem,
+    OwnerBudget,
+    OwnerMonth,
+    Subscription,
+)
 from tests.reading import marked
 from tests.web_builders import make_relay, make_user
 
@@ -139,6 +149,29 @@ def test_an_act_on_all_is_confirmed_and_says_how_many(client_of: ClientOf) -> No
     assert reviewer.post("/maintenance/", {"do": "park_all", "sure": "1"}).status_code == 403
 
 
+def test_a_clean_up_says_for_what_it_waits_and_until_when_logs_are_kept_in_the_readers_time(
+    client_of: ClientOf, settings: Any
+) -> None:
+    settings.TIME_ZONE = "Asia/Kolkata"
+    operator = client_of("operator")
+    operator.post("/maintenance/", {"do": "clean"})
+    act = Maintenance.objects.get()
+    assert "It is under way." in marked(operator.get("/maintenance/?part=clean"))
+    until = "2026-12-31T11:54:15+00:00"
+    for path, why in (
+        ("/var/legs/1/0", f"logs are kept until {until}"),
+        ("/var/worktrees/1", f"uncommitted work: dump-{until}.sql"),
+        ("/var/worktrees/2", "uncommitted work: 2026-02-31T11:54:15+00:00"),
+    ):
+        act.items.create(path=path, why=why, state=MaintenanceItem.State.KEPT)
+    Maintenance.objects.update(status=Maintenance.Status.LISTED)
+    page = marked(operator.get("/maintenance/"))
+    assert "It is under way." not in page and f'It waits for a confirmation: <a href="#act-{act.pk}">' in page
+    assert f'id="act-{act.pk}"' in page
+    assert "logs are kept until 2026-12-31 17:24:15 Asia/Kolkata" in page, "the reader's time"
+    assert f"dump-{until}.sql" in page and "2026-02-31T11:54:15+00:00" in page, "a name, or what is no time, stays"
+
+
 def channel_by(client: Client, url: str = "https://hooks.example.org/s3cret/path") -> tuple[Channel, str]:
     page = marked(client.post("/notifications/channels/", {"name": "team", "url": url}))
     return Channel.objects.get(), page.partition('data-copy="')[2].partition('"')[0]
@@ -215,7 +248,7 @@ def test_a_months_cost_is_beside_its_budget(client_of: ClientOf) -> None:
 def test_what_can_be_done_to_all_is_a_live_region_without_anybodys_form(client_of: ClientOf) -> None:
     client = client_of("operator")
     page = marked(client.get("/maintenance/"))
-    for part in ("title", "turns", "acts", "earlier"):
+    for part in ("title", "turns", "clean", "acts", "earlier"):
         assert f"?part={part}" in page
         region = client.get(f"/maintenance/?part={part}")
         assert region.status_code == 200 and "csrfmiddlewaretoken" not in marked(region)
