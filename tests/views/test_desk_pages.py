@@ -133,6 +133,8 @@ def test_an_act_on_all_is_confirmed_and_says_how_many(client_of: ClientOf) -> No
     page = marked(operator.get("/maintenance/"))
     assert "1 relay goes on" in page and "Yes, park 1 relay" in page
     assert "<b>1</b> relay that waits or rests parks at once." in page and "<b>1</b> is parked already" in page
+    # as actions/maintenance takes up what came since
+    assert "A relay that starts or is approved before all are parked is parked too" in page
     named = re.search(r'<p class="which">(.*?)</p>', page)
     assert named and f">{going.pk}</a>" in named[1] and parked.pk not in named[1], "what would be parked is named"
     operator.post("/maintenance/", {"do": "park_all", "expected": "1"})
