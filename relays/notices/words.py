@@ -1,6 +1,6 @@
 """What a notice says: one line, a few more for a person, and the same as JSON for a program."""
 
-import contextlib
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,11 @@ from relays.reports.notifications import WORDS
 from relays.reports.rules import AXES
 from relays.reports.sentences import told
 
+log = logging.getLogger(__name__)
+
 NAMED: Final = 10  # of many notices that go together
+#: what a person is needed for, or soon will be
+URGENT: Final = frozenset({Notice.Event.GATE_OPENED, Notice.Event.BUDGET_WARNING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,7 @@ def of(notice: Notice) -> Words:
             title = _("Gate %(gate)s of %(relay)s is %(state)s: %(token)s") % names
         else:
             title = _("Gate %(gate)s of %(relay)s is confirmed: %(token)s") % names
-        return Words(title, tuple(lines), _link("gate", notice.gate_id), event == Notice.Event.GATE_OPENED)
+        return Words(title, tuple(lines), _link("gate", notice.gate_id), event in URGENT)
     if event == Notice.Event.RELAY_DONE and relay:
         lines.append(_("its work is on the branch %(branch)s") % {"branch": relay.branch})
         return Words(_("%(relay)s is done") % {"relay": relay.pk}, tuple(lines), _link("relay", relay.pk))
@@ -84,7 +88,7 @@ def of(notice: Notice) -> Words:
             "axis": _(AXES.get(str(detail.get("axis", "")), str(detail.get("axis") or "—"))),
         }
         lines.append(_("when it is spent the leg is drained and a person is asked; a new limit is a decision"))
-        return Words(title, tuple(lines), _link("relay", relay.pk), True)
+        return Words(title, tuple(lines), _link("relay", relay.pk), event in URGENT)
     if event == Notice.Event.BUDGET_WARNING and notice.owner:
         names = {**{key: str(value) for key, value in detail.items()}, "owner": notice.owner.get_username()}
         over = detail.get("state") == "over"
@@ -93,7 +97,7 @@ def of(notice: Notice) -> Words:
             if over
             else _("Budget of %(owner)s for %(month)s: $%(spent)s of $%(limit)s spent")
         ) % names
-        return Words(title, (_("it warns and stops nothing"),), _link("budgets"), True)
+        return Words(title, (_("it warns and stops nothing"),), _link("budgets"), event in URGENT)
     if event == Notice.Event.MONTHLY_REPORT:
         title = _("What relays cost in %(month)s") % {"month": detail.get("month", "")}
         return Words(title, tuple(told(str(line)) for line in detail.get("lines", ())), _link("budgets"))
@@ -108,13 +112,15 @@ def together(notices: Sequence[Notice]) -> Words:
     lines = [f"{whole(n)} × {what}" for what, n in counts.most_common()]
     first: list[Words] = []
     for one in notices[:NAMED]:
-        with contextlib.suppress(Exception):  # one that cannot be told is counted, and keeps no other from its turn
+        try:
             first.append(of(one))
+        except Exception:  # noqa: BLE001 - it is counted all the same, and keeps no other from its turn
+            log.exception("notice %s could not be told by name", one.pk)
     lines += ["", *(f"· {one.title}" for one in first)]
     if len(notices) > len(first):
         lines.append(_("and %(n)d more") % {"n": len(notices) - len(first)})
     title = ngettext("%(n)d notice at once", "%(n)d notices at once", len(notices)) % {"n": len(notices)}
-    return Words(title, tuple(lines), _link("needs_you"), any(one.urgent for one in first))
+    return Words(title, tuple(lines), _link("needs_you"), any(one.event in URGENT for one in notices))
 
 
 def payload(notice: Notice, delivery: int) -> dict[str, Any]:

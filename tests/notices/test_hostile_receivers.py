@@ -156,6 +156,20 @@ def test_a_storm_is_one_message_to_people_and_each_event_to_a_program(receiver: 
     assert json.loads(receiver.got[-1].body)["title"] == "2 notices at once"
 
 
+@pytest.mark.django_db
+def test_a_gate_behind_those_that_are_named_makes_the_message_urgent_and_what_cannot_be_told_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    relay = make_relay()
+    done = [Notice(pk=n, event=Notice.Event.RELAY_DONE, relay=relay) for n in range(words.NAMED)]
+    gate = Notice(pk=99, event=Notice.Event.GATE_OPENED, relay=relay)
+    assert not words.together(done).urgent and words.together([*done, gate]).urgent
+    monkeypatch.setattr(words, "told", None)
+    broken = Notice(pk=7, event=Notice.Event.MONTHLY_REPORT, detail={"lines": ["a"]})
+    said = words.together([broken, *done])
+    assert "and 2 more" in said.text and "notice 7 could not be told by name" in caplog.text
+
+
 def test_a_storm_that_does_not_arrive_is_tried_again_as_one(receiver: Receiver, private: None) -> None:
     told(f"gotify://127.0.0.1:{receiver.port}/tokentokentoken")
     receiver.answers = [(500, {}, b"{}"), (200, {}, b"{}")]
