@@ -272,6 +272,7 @@ def test_what_a_killed_agent_still_said_is_drained(start, channel, until):
     assert channel.fds() == []
 
 
+@pytest.mark.slow
 def test_a_stream_that_grows_without_end_is_cut_and_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr("relays.agents.channel.STREAM_BYTES", 1000)
     with Channel(tmp_path) as channel, connect(channel) as agent:

@@ -35,6 +35,8 @@ def test_every_event_of_the_program_was_recorded_and_is_named_in_the_readme() ->
     assert all(name in (FOLDER / "README.md").read_text(encoding="utf-8") for name in hooks.CLAUDE_EVENTS)
 
 
+@pytest.mark.slow
+@pytest.mark.postgres
 def test_every_recorded_call_is_kept_with_its_event_and_answered_with_nothing(token_of: TokenOf) -> None:
     secret = token_of("sender").secret
     sent = [body for found in FILES.values() for body in found]

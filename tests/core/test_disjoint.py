@@ -157,6 +157,7 @@ KEYS = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=500)
 @given(worlds())
 @example((["src/x.py", "SRC/X.PY"], ["src/**"], ["SRC/*"]))

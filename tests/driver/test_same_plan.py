@@ -54,6 +54,8 @@ def plan_of(world: World, file: Path, env: dict[str, str], cwd: Path, repo: str)
     return done.stdout
 
 
+@pytest.mark.slow
+@pytest.mark.postgres
 @pytest.mark.django_db(transaction=True)
 def test_the_plan_is_the_same_in_every_process_and_however_the_store_is_packed(
     tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch, process_env: dict[str, str]

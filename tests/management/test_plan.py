@@ -178,6 +178,8 @@ def test_usage(cli: Cli, tmp_path: Path) -> None:
     assert cli("plan", tmp_path / "none", "--repo", tmp_path).code == 2
 
 
+@pytest.mark.slow
+@pytest.mark.postgres
 @pytest.mark.django_db(transaction=True)
 def test_byte_for_byte_the_same_in_other_processes_places_and_packings(
     tmp_path: Path, process_env: dict[str, str]

@@ -104,6 +104,8 @@ def test_one_poll_serves_all_and_none_runs_without_listeners() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.slow
+@pytest.mark.postgres
 def test_a_database_that_fails_once_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         numbers = Numbers()

@@ -287,6 +287,8 @@ def test_the_csv_has_every_call_once_and_no_formula(client_of: ClientOf) -> None
     assert rows[0]["cost"] == "0.0100000000" and rows[0]["counts"] == "yes" and rows[0]["window"] == ""
 
 
+@pytest.mark.slow
+@pytest.mark.postgres
 def test_a_long_session_costs_as_many_queries_and_bytes_as_a_short_one(client_of: ClientOf) -> None:
     client = client_of("manager")
     counts, sizes = [], []
